@@ -1,4 +1,4 @@
-//! Proxies with and without sessions side by side: the same requests, one worker each, the same backends.
+//! Proxies with and without sessions side by side: same requests, one worker each, same backends.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,10 +13,9 @@ use crate::measure::{Effort, Run};
 use crate::results::{Figures, Latency, Results};
 use crate::variants::{self, Choice, NO_FILTER};
 
-/// Every how many rounds latencies are measured, too: they need longer slices.
+/// Latencies need longer slices, so they are measured in every nth round.
 const ROUNDS_OF_A_LATENCY: usize = 4;
 
-/// A proxy under load.
 pub(crate) enum Proxy {
     Envoy(Box<Envoy>),
     Haproxy(Haproxy),
@@ -38,14 +37,12 @@ impl Proxy {
     }
 }
 
-/// What a client has of a session when it sends a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Its session's token.
+    /// A valid token.
     Steady,
-    /// Nothing.
     First,
-    /// A token that the proxy cannot take.
+    /// A token that the proxy refuses.
     Refused,
 }
 
@@ -61,7 +58,6 @@ impl Kind {
     }
 }
 
-/// Measures the variants, and writes what it found.
 pub(crate) async fn run(backends: &Envoy, effort: Effort, choice: Choice) -> Result<()> {
     let started = variants::start(backends, choice).await?;
     let mut runs = Vec::new();
@@ -85,7 +81,7 @@ pub(crate) async fn run(backends: &Envoy, effort: Effort, choice: Choice) -> Res
         .iter()
         .find(|(run, ..)| run.name == NO_FILTER)
         .context("no baseline")?;
-    // Half of what an Envoy without filters can do with its worker.
+    // Half of what an Envoy without filters can do.
     let rate = 0.5e6 / baseline.0.median();
     let mut latencies = vec![Vec::new(); runs.len()];
     let rounds = effort.rounds.div_ceil(ROUNDS_OF_A_LATENCY);
@@ -109,7 +105,6 @@ pub(crate) async fn run(backends: &Envoy, effort: Effort, choice: Choice) -> Res
     results.write()
 }
 
-/// The latency of one slice.
 fn latency(address: SocketAddr, request: &Get, rate: f64) -> Result<Latency> {
     let load = SteadyLoad {
         address,
@@ -123,7 +118,7 @@ fn latency(address: SocketAddr, request: &Get, rate: f64) -> Result<Latency> {
     Ok([middle, high].map(|latency| latency.as_secs_f64() * 1e6))
 }
 
-/// What a client sends. It has about the same number of bytes with all proxies.
+/// A request of about the same size for all proxies.
 async fn request(address: SocketAddr, kind: Kind, has_session: bool) -> Result<Get> {
     let request = match kind {
         Kind::First => Get::plain("bench.example", "/", ""),
@@ -143,7 +138,6 @@ async fn request(address: SocketAddr, kind: Kind, has_session: bool) -> Result<G
     Ok(request)
 }
 
-/// The request after this answer, with its token or with one that is none.
 pub(crate) fn next(answer: &Answer, path: &str, forged: bool) -> Get {
     let told = |value: String| if forged { forge(&value) } else { value };
     match session(answer) {
@@ -167,7 +161,7 @@ fn session(answer: &Answer) -> Option<Session> {
     })
 }
 
-/// Another letter near the end, where all bits of a letter count in base64 without padding.
+/// Changes a letter near the end, where in base64 without padding all bits of a letter count.
 fn forge(token: &str) -> String {
     let mut bytes = token.as_bytes().to_vec();
     let at = token.trim_end_matches(['=', '"']).len().saturating_sub(3);

@@ -1,4 +1,4 @@
-//! Closed-loop load by h2load, the load tool of nghttp2.
+//! Closed-loop load by h2load of nghttp2.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -7,10 +7,9 @@ use anyhow::{Context, Result, ensure};
 
 use crate::load::Get;
 
-/// Unless a load has another number.
 const CONNECTIONS: u64 = 8;
 
-/// Requests that are all the same.
+/// Identical requests.
 #[derive(Debug)]
 pub(crate) struct Load {
     connections: u64,
@@ -31,12 +30,11 @@ impl Load {
         }
     }
 
-    /// Sends its requests over this many connections.
     pub(crate) fn over(self, connections: u64) -> Self {
         Self { connections, ..self }
     }
 
-    /// Sends this many requests over its connections. Each must be answered with 2xx.
+    /// Sends `count` requests, all answered with 2xx.
     pub(crate) fn send(&self, count: usize) -> Result<()> {
         let mut command = Command::new("h2load");
         command.args(["--h1", "--threads=1"]);
@@ -55,7 +53,6 @@ impl Load {
     }
 }
 
-/// The version of the tool.
 pub(crate) fn version() -> Result<String> {
     let output = Command::new("h2load").arg("--version").output()?;
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())

@@ -1,5 +1,4 @@
-//! Load of many different requests, for which h2load has no option: each connection sends the next one after an answer.
-//! The CPU time of the load itself is not measured.
+//! Load of many different requests, which h2load lacks: each connection sends the next one after an answer.
 
 use std::iter::StepBy;
 use std::net::SocketAddr;
@@ -15,18 +14,17 @@ use tokio::task::JoinSet;
 
 const CONNECTIONS: usize = 8;
 
-/// Requests by their numbers. Behind the last request comes the first one.
+/// Numbers of requests, which start over behind the last.
 type Numbers = StepBy<Range<usize>>;
 
-/// Requests that are sent in turn.
 pub(crate) struct Load {
     address: SocketAddr,
     requests: Arc<Vec<Vec<u8>>>,
-    /// How many were sent, so that a short slice does not ask for the same few again and again.
+    /// The number of sent requests, so that a short slice does not repeat the same few.
     sent: AtomicUsize,
 }
 
-/// A GET request. An empty cookie is none.
+/// A GET request; an empty cookie is none.
 pub(crate) struct Get {
     pub(crate) host: String,
     pub(crate) path: String,
@@ -62,20 +60,18 @@ impl Load {
         }
     }
 
-    /// Sends this many requests, beginning where the last time ended. Each must be answered with 200.
+    /// Sends `count` requests from where the last call ended, all answered with 200.
     pub(crate) async fn send(&self, count: usize) -> Result<()> {
         let sent = self.sent.fetch_add(count, Ordering::Relaxed);
         let every = |first| (sent + first..sent + count).step_by(CONNECTIONS);
         self.send_over(CONNECTIONS, every).await
     }
 
-    /// Sends all requests over each of so many connections. Each must be answered with 200.
     pub(crate) async fn send_all(&self, connections: usize) -> Result<()> {
         self.send_over(connections, |_| (0..self.requests.len()).step_by(1))
             .await
     }
 
-    /// Sends the requests that have these numbers for a connection.
     async fn send_over(&self, connections: usize, numbers: impl Fn(usize) -> Numbers) -> Result<()> {
         let mut sending = JoinSet::new();
         for connection in 0..connections {

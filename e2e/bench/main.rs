@@ -1,10 +1,9 @@
-//! What the filter costs: CPU time per request of a whole proxy, and latencies. Measured beside other proxies and
-//! filters ([`comparison`]), with one route and with many that have a session each ([`scale`]), and with one to eight
-//! workers ([`workers`]). Then what the filter takes of memory ([`memory`]), and what requests wait for while its
+//! The filter's CPU time per request of a whole proxy, and latencies: beside other proxies ([`comparison`]), with many
+//! routes ([`scale`]) and with many workers ([`workers`]); then its memory ([`memory`]), and latencies while its
 //! configuration is pushed ([`pushes`]).
 //!
-//! Every proxy has the same three backends, and one worker where nothing else is said. The output has medians over the
-//! rounds, and ratios within the run: absolute figures of different machines or days cannot be compared.
+//! Every proxy has the same three backends, and one worker unless said otherwise. Results are medians over rounds and
+//! ratios within the run: absolute figures of different machines or days cannot be compared.
 
 mod comparison;
 mod h2load;
@@ -28,16 +27,14 @@ use load::Get;
 use measure::Effort;
 use variants::Choice;
 
-/// The rounds of a whole run.
 const ROUNDS: usize = 40;
 
-/// Fewer are not worth publishing.
+/// The fewest rounds of a published page.
 const ROUNDS_OF_A_PAGE: usize = 16;
 
-/// If it is set, a run writes the page that is published.
 const UPDATE: &str = "UPDATE_BENCHMARKS";
 
-/// Where `module.yaml` has the filter's configuration.
+/// The filter's configuration in `module.yaml`.
 const MODULE_CONFIGURATION: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/\
     http_filters/0/typed_config/filter_config/value";
 
@@ -54,7 +51,7 @@ async fn main() -> Result<()> {
             "--filters" => (scale, workers) = (false, false),
             "--scale" => (choice, workers) = (None, false),
             "--workers" => (choice, scale) = (None, false),
-            // More rounds of fewer filters: what counting costs is little.
+            // More rounds, because counting costs little.
             "--counting" => {
                 (choice, scale, workers) = (Some(Choice::Counting), false, false);
                 effort = Effort {
@@ -85,7 +82,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// An Envoy whose three listeners answer requests themselves, faster than the Envoys that are measured.
+/// An Envoy that answers requests itself, faster than the measured Envoys.
 async fn backends() -> Result<Envoy> {
     let mut config = without_filters()?.workers(1).routes(json!([{
         "match": {"prefix": "/"},
@@ -97,17 +94,14 @@ async fn backends() -> Result<Envoy> {
     Envoy::start(config).await
 }
 
-/// The filter of an Envoy that is measured at several sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Filter {
-    /// The baseline.
     None,
     Module,
     Wasm,
 }
 
 impl Filter {
-    /// The baseline first.
     const ALL: [Self; 3] = [Self::None, Self::Module, Self::Wasm];
 
     fn name(self) -> &'static str {
@@ -118,7 +112,6 @@ impl Filter {
         }
     }
 
-    /// Envoy's configuration with this one of the filter.
     fn config(self, filter: &Value) -> Result<Config> {
         match self {
             Self::None => without_filters(),
@@ -128,7 +121,6 @@ impl Filter {
     }
 }
 
-/// `cookie.yaml` with only the router.
 fn without_filters() -> Result<Config> {
     Ok(Config::load("cookie.yaml")?.connection_manager(&json!({
         "early_header_mutation_extensions": null,
@@ -140,17 +132,14 @@ fn without_filters() -> Result<Config> {
     })))
 }
 
-/// `module.yaml`, with this policy.
 fn module(policy: &Value) -> Result<Config> {
     module_in(&tools::checkout().join("dist"), policy)
 }
 
-/// The same with the module in this directory.
 fn module_in(dist: &Path, policy: &Value) -> Result<Config> {
     module_with(dist, &filter_with(policy))
 }
 
-/// The same with this configuration of the filter.
 fn module_with(dist: &Path, filter: &Value) -> Result<Config> {
     let config = Config::load("module.yaml")?.env("ENVOY_DYNAMIC_MODULES_SEARCH_PATH", &dist.to_string_lossy());
     Ok(config.edit(|bootstrap| {
@@ -160,7 +149,7 @@ fn module_with(dist: &Path, filter: &Value) -> Result<Config> {
     }))
 }
 
-/// With this policy, and counting sessions. The reports have no controller to go to.
+/// This policy with counted sessions. No controller gets the reports.
 fn counting(policy: &Value) -> Value {
     let mut filter = filter_with(policy);
     let reports = json!({"cluster": "limpet.controller", "nodeCluster": "bench"});
@@ -170,7 +159,6 @@ fn counting(policy: &Value) -> Value {
     filter
 }
 
-/// `cookie.yaml`, with this policy.
 fn wasm(policy: &Value) -> Result<Config> {
     Ok(Config::load("cookie.yaml")?.policy(policy))
 }
@@ -179,7 +167,6 @@ fn cookie_policy() -> Value {
     json!({"cookie": {"name": "limpet-session"}})
 }
 
-/// The filter's configuration with so many policies, of which this is the first one.
 fn with_policies(first: &Value, count: usize) -> Value {
     let mut filter = filter_with(first);
     if let Some(policies) = filter.get_mut("policies").and_then(Value::as_object_mut) {
@@ -197,7 +184,6 @@ fn policy_name(number: usize) -> String {
     }
 }
 
-/// What a client sends after its first request, which begins a session if there is a filter.
 async fn next_request(envoy: &Envoy, filter: Filter, host: String, path: String) -> Result<Get> {
     let first = envoy.get(&path).header("host", &host).send().await?;
     let begins = first.set_cookie("limpet-session").is_some();

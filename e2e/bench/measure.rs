@@ -1,6 +1,5 @@
-//! Measurement: variants take turns in short slices, in an order that changes with every round, so that other load on
-//! the machine affects all of them. In each round, each variant is compared with its own measurement of the baseline.
-//! Only the quieter half of the rounds counts: those in which the proxies waited least for a CPU.
+//! Variants take turns in short slices, in an order that changes each round, so that other load affects all of them.
+//! Each is compared with its round's baseline. Only the half of the rounds with the least waiting for a CPU counts.
 
 use std::time::Duration;
 
@@ -9,7 +8,6 @@ use limpet_e2e::Scheduled;
 
 use crate::{h2load, load};
 
-/// What sends requests.
 pub(crate) enum Load {
     Same(h2load::Load),
     Different(load::Load),
@@ -27,12 +25,11 @@ impl From<load::Load> for Load {
     }
 }
 
-/// A proxy under a load.
 pub(crate) struct Run {
     pub(crate) name: String,
     pid: u32,
     load: Load,
-    /// Microseconds of CPU per request, one value for each round.
+    /// Microseconds of CPU per request, for each round.
     pub(crate) spent: Vec<f64>,
 }
 
@@ -46,7 +43,6 @@ impl Run {
         }
     }
 
-    /// Sends `requests` requests. Returns the CPU time that the proxy spent.
     async fn slice(&self, requests: usize) -> Result<Scheduled> {
         let before = Scheduled::of(self.pid)?;
         let sent = match &self.load {
@@ -57,31 +53,29 @@ impl Run {
         Ok(Scheduled::of(self.pid)?.since(before))
     }
 
-    /// The median of the CPU time.
     pub(crate) fn median(&self) -> f64 {
         let [_, median, _] = quartiles(&self.spent);
         median
     }
 
-    /// The CPU time beyond a baseline's, one value for each round.
+    /// The CPU time beyond a baseline's, for each round.
     pub(crate) fn over(&self, baseline: &Self) -> Vec<f64> {
         let rounds = self.spent.iter().zip(&baseline.spent);
         rounds.map(|(spent, base)| spent - base).collect()
     }
 
-    /// The CPU time as a multiple of another's, one value for each round.
+    /// The CPU time as a multiple of another's, for each round.
     pub(crate) fn times(&self, other: &Self) -> Vec<f64> {
         let rounds = self.spent.iter().zip(&other.spent);
         rounds.map(|(spent, other)| spent / other).collect()
     }
 }
 
-/// How much is measured.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Effort {
-    /// Only half of them count.
+    /// The rounds, of which half count.
     pub(crate) rounds: usize,
-    /// The number in each slice.
+    /// In each slice.
     pub(crate) requests: usize,
 }
 
@@ -128,8 +122,7 @@ impl Effort {
     }
 }
 
-/// Prints what each build adds to the Envoys without a filter, whose runs come first, and to its own first load. There
-/// are the same `loads` for all.
+/// Prints each build's addition to the first `loads` runs, without a filter, and to its own first load.
 pub(crate) fn print_added(runs: &[Run], loads: usize, first_load: &str) -> Result<()> {
     let (baselines, builds) = runs.split_at_checked(loads).context("no baseline")?;
     for run in runs {
@@ -146,7 +139,7 @@ pub(crate) fn print_added(runs: &[Run], loads: usize, first_load: &str) -> Resul
         let [_, one, _] = added.first().copied().context("nothing measured")?;
         for (run, [low, median, high]) in build.iter().zip(&added) {
             let quartiles = format!("{low:.1} to {high:.1}");
-            // Noise may be more than what is added.
+            // Noise may exceed the addition.
             let times = if one > 0.0 {
                 format!("{:.2}", median / one)
             } else {
@@ -162,7 +155,6 @@ pub(crate) fn print_added(runs: &[Run], loads: usize, first_load: &str) -> Resul
     Ok(())
 }
 
-/// Lower quartile, median and upper quartile.
 pub(crate) fn quartiles(values: &[f64]) -> [f64; 3] {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

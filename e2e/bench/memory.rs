@@ -1,9 +1,8 @@
-//! The memory of an Envoy with one policy and with a thousand, by the number of its workers.
+//! An Envoy's memory with one policy and with a thousand, by number of workers.
 //!
-//! What counts is memory that the process has written to and shares with no other one (`Private_Dirty`), so the code of
-//! Envoy and of the module does not. The filter binds a policy to a scope at the first request, in each worker. So each
-//! route is asked once without a session, and then each worker gets requests of all these sessions. With one policy,
-//! all routes have the same scope: the routes and the requests are as many, and the difference is what policies take.
+//! `Private_Dirty` counts: written memory that no other process shares, so without code. The filter binds a policy to a
+//! scope at each worker's first request, so each worker gets requests of all sessions. With one policy, all routes
+//! share a scope: the difference is the policies' memory.
 
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::{Envoy, kibibytes};
@@ -15,23 +14,20 @@ use crate::{Filter, cookie_policy, policy_name, scale, with_policies};
 
 const POLICIES: [usize; 2] = [1, 1000];
 const WORKERS: [u8; 3] = [1, 4, 8];
-/// The same for all, so that the Envoys without a filter are alike.
+/// The same for all, so that Envoys without a filter are alike.
 const ROUTES: usize = 1000;
-/// Each one is another process, since allocators do not do the same twice.
+/// Allocators differ from process to process.
 const PROCESSES: usize = 5;
 
-/// The Envoys of a kind.
 struct Measured {
     filter: Filter,
     workers: u8,
     policies: usize,
-    /// Of each process.
     kibibytes: Vec<f64>,
 }
 
 struct Memory(Vec<Measured>);
 
-/// Measures both builds and the baseline, and prints what the builds add.
 pub(crate) async fn run(backends: &Envoy) -> Result<()> {
     println!("\nPrivate memory of an Envoy in KiB, medians and quartiles of {PROCESSES} processes\n");
     let mut memory = Vec::new();
@@ -59,7 +55,6 @@ pub(crate) async fn run(backends: &Envoy) -> Result<()> {
 }
 
 impl Measured {
-    /// The memory of one more process after its requests.
     async fn process(&self, backends: &Envoy) -> Result<f64> {
         let session = |route: usize| {
             let number = route % self.policies;
@@ -79,7 +74,6 @@ impl Measured {
 }
 
 impl Memory {
-    /// The quartiles of an Envoy's memory.
     fn of(&self, filter: Filter, workers: u8, policies: usize) -> Result<[f64; 3]> {
         let is_it = |of: &&Measured| (of.filter, of.workers, of.policies) == (filter, workers, policies);
         let found = self.0.iter().find(is_it).context("not measured")?;
@@ -87,7 +81,6 @@ impl Memory {
         Ok(quartiles(&found.kibibytes))
     }
 
-    /// What a filter adds with the fewest and with the most policies.
     fn added(&self, filter: Filter, workers: u8) -> Result<[f64; 2]> {
         let added = |policies| {
             let [_, without, _] = self.of(Filter::None, workers, policies)?;

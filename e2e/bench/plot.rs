@@ -1,4 +1,4 @@
-//! A plot of bars as SVG. It is text with a few shapes, so a library would be more than the plot.
+//! A bar plot as SVG: few shapes, so without a library.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ const BAR: f64 = 9.0;
 const GAP: f64 = 9.0;
 const HEAD: f64 = 48.0;
 
-/// Colors that people tell apart whatever colors they see, on light and dark pages.
+/// Colors that people with any color vision tell apart on light and dark pages.
 fn color(kind: Kind) -> &'static str {
     match kind {
         Kind::Steady => "#0072b2",
@@ -21,7 +21,7 @@ fn color(kind: Kind) -> &'static str {
     }
 }
 
-/// A group of bars for each variant: CPU per request by kind, with a line from quartile to quartile.
+/// Bars of CPU per request by kind for each variant, with a line between quartiles.
 pub(crate) fn bars(figures: &[Figures]) -> String {
     let most = figures.iter().map(|of| of.spent[2]).fold(1.0, f64::max);
     let step = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0]

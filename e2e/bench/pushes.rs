@@ -1,7 +1,5 @@
-//! The latency of an Envoy's traffic while the filter's configuration is pushed: is a request late or lost?
-//!
-//! Envoy discovers the filter from a file (ECDS). Each push moves another file into place, in which one policy is
-//! different. The same load without pushes is the baseline.
+//! Latencies while the filter's configuration is pushed by a file (ECDS), each time with one changed policy, and
+//! without pushes.
 
 use std::time::Duration;
 
@@ -17,14 +15,13 @@ const POLICIES: [(usize, &str); 2] = [(1, "1 policy"), (1000, "1,000 policies")]
 const WORKERS: u8 = 2;
 const RATE: f64 = 500.0;
 const CONNECTIONS: u32 = 8;
-/// One each second of a load.
+/// One for each second of a load.
 const PUSHES: u32 = 20;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What Envoy counts of good configurations.
+/// Envoy's count of accepted configurations.
 const RELOADS: &str = "extension_config_discovery.http_filter.limpet.config_reload";
 
-/// Sends the load to each build without pushes and with them, and prints the latencies.
 pub(crate) async fn run(backends: &Envoy) -> Result<()> {
     println!(
         "\nLatency while the filter's configuration is pushed, once a second: {RATE} requests a second over \
@@ -43,7 +40,7 @@ pub(crate) async fn run(backends: &Envoy) -> Result<()> {
                 rate: RATE,
                 connections: CONNECTIONS,
             };
-            // Warms up connections to the backends, caches and V8's optimised code.
+            // Warms up connections, caches and V8's optimised code.
             let warming = load.clone();
             tokio::task::spawn_blocking(move || warming.send(SECOND)).await??;
             for pushes in [0, PUSHES] {
@@ -51,7 +48,7 @@ pub(crate) async fn run(backends: &Envoy) -> Result<()> {
                 let (start, ran) = (Instant::now(), Scheduled::of(envoy.pid())?);
                 let latencies = measure(&mut envoy, &load, policies, pushes).await?;
                 let (took, ran) = (start.elapsed(), Scheduled::of(envoy.pid())?.since(ran).ran);
-                // Pushes that Envoy took for one, or refused, would not be measured.
+                // Merged or refused pushes would not be measured.
                 envoy.until_stat(RELOADS, before + u64::from(pushes)).await?;
                 let what = format!("{}, {named}, {pushes} pushes", filter.name());
                 println!(
@@ -65,7 +62,6 @@ pub(crate) async fn run(backends: &Envoy) -> Result<()> {
     Ok(())
 }
 
-/// The latencies of the load while so many pushes come.
 async fn measure(envoy: &mut Envoy, load: &SteadyLoad, policies: usize, pushes: u32) -> Result<Vec<Duration>> {
     let sending = load.clone();
     let sent = tokio::task::spawn_blocking(move || sending.send(SECOND * PUSHES));
@@ -78,7 +74,6 @@ async fn measure(envoy: &mut Envoy, load: &SteadyLoad, policies: usize, pushes: 
     sent.await?
 }
 
-/// The configuration of a push, whose default policy is different from that of the one before.
 fn configuration(policies: usize, push: u32) -> Value {
     let first = json!({"cookie": {"name": "limpet-session"}, "absoluteTimeout": format!("{}s", 36_000 + push)});
     with_policies(&first, policies)

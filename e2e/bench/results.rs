@@ -1,4 +1,4 @@
-//! What was measured: as a table, as JSON, and as a page with a plot.
+//! Results as a table, as JSON, and as a page with a plot.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -15,31 +15,28 @@ use crate::measure::{Effort, Run, quartiles};
 use crate::plot;
 use crate::variants::{COUNTING, EMPTY, HAPROXY, NATIVE, NO_FILTER};
 
-/// Stands on the page of a run on a busy machine.
 const BUSY: &str = "**This run was on a busy machine.** Its latencies are those of the machine, and its CPU times are \
     rough:\nneither is a result.\n\n";
 
-/// Where the pages and the plot are, from the root of the checkout.
 const PAGES: [(&str, &str); 2] = [
     ("docs/background/benchmarks.md", include_str!("benchmarks.template")),
     ("design/benchmarks.md", include_str!("benchmarks-in-full.template")),
 ];
 const PLOT: &str = "docs/background/benchmarks.svg";
 
-/// The median and the 99th percentile of one slice, in microseconds.
+/// Median and 99th percentile of a slice, in microseconds.
 pub(crate) type Latency = [f64; 2];
 
-/// One kind of request to one variant.
 pub(crate) struct Figures {
     pub(crate) variant: String,
     pub(crate) kind: Kind,
-    /// Quartiles of the whole proxy's CPU per request, in microseconds.
+    /// Quartiles of the proxy's CPU per request, in microseconds.
     pub(crate) spent: [f64; 3],
-    /// The same beyond a request to an Envoy without filters.
+    /// The same beyond an Envoy without filters.
     added: [f64; 3],
     /// The same as a multiple of it.
     times: [f64; 3],
-    /// Medians over the rounds, in microseconds.
+    /// Medians over rounds, in microseconds.
     latency: Latency,
 }
 
@@ -73,12 +70,10 @@ impl Figures {
     }
 }
 
-/// The results of a run.
 pub(crate) struct Results {
     figures: Vec<Figures>,
-    /// What was measured, where and when: a name and a value each.
     about: Vec<(&'static str, String)>,
-    /// Whether other processes wanted the CPUs, too.
+    /// Whether other processes wanted the CPUs.
     was_busy: bool,
 }
 
@@ -98,7 +93,7 @@ impl Results {
             .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
         let (_, model) = model.unwrap_or(("", "a CPU without a name"));
         let cpus = std::thread::available_parallelism()?;
-        // Of the last 15 minutes. The run itself is about 1.5 of the two CPUs of a small machine.
+        // The last 15 minutes' load. The run itself is about 1.5 of a small machine's two CPUs.
         let load = fs::read_to_string("/proc/loadavg")?;
         let load: f64 = load.split(' ').nth(2).context("no load")?.parse()?;
         let was_busy = load > f64::from(u32::try_from(cpus.get())?) * 1.5;
@@ -132,7 +127,6 @@ impl Results {
         self.figures.iter().filter(|of| of.kind == Kind::Steady)
     }
 
-    /// For people at a terminal.
     pub(crate) fn text(&self) -> String {
         let mut text = format!(
             "CPU of the whole proxy per request and latency at half load, in us\n\n{}",
@@ -163,7 +157,6 @@ impl Results {
         text
     }
 
-    /// One row for each variant.
     fn table(&self) -> String {
         let mut table = String::from("| |");
         for kind in Kind::ALL {
@@ -189,7 +182,6 @@ impl Results {
         table
     }
 
-    /// What filters add in the steady state, one row for each.
     fn added(&self) -> String {
         let mut table = String::from("| | adds, in us | as a multiple of an Envoy without filters |\n|---|---|---|\n");
         for of in self
@@ -206,7 +198,6 @@ impl Results {
         table
     }
 
-    /// Writes everything into `dist`, and with `UPDATE_BENCHMARKS` the pages with their plot.
     pub(crate) fn write(&self) -> Result<()> {
         let root = tools::checkout();
         let about: serde_json::Map<String, Value> = self

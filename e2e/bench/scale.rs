@@ -1,8 +1,7 @@
-//! One route with a policy, and many routes with their own scopes: does the cost of a request grow with their number?
+//! Whether the cost of a request grows from one route to many with their own scopes.
 //!
-//! The filter is not charged for Envoy's own route matching: the baseline of each variant is an Envoy with the same
-//! routes and without a filter, and with the same requests. The routes are in one virtual host each, which Envoy finds
-//! by name; and then a thousand of them in one virtual host, whose routes Envoy tries one after the other.
+//! Each baseline has the same routes and requests without a filter, which leaves out Envoy's route matching. Routes
+//! have a virtual host each, found by name, or share one, where Envoy tries a thousand in turn.
 
 use anyhow::{Context, Result};
 use limpet_e2e::{Envoy, filter_with};
@@ -15,17 +14,15 @@ use crate::{Filter, cookie_policy, next_request};
 const MANY: usize = 1000;
 const VERY_MANY: usize = 20_000;
 
-/// The routes of an Envoy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Routes {
     One,
-    /// So many routes, one in each virtual host.
+    /// One in each virtual host.
     Apart(usize),
-    /// A thousand routes in one virtual host.
+    /// A thousand in one virtual host.
     InARow,
 }
 
-/// The routes that requests ask for.
 #[derive(Debug, Clone, Copy)]
 enum RequestedRoutes {
     All,
@@ -39,7 +36,6 @@ const LAYOUTS: [Routes; 4] = [
     Routes::InARow,
 ];
 
-/// The loads that each build is measured with. The baseline is the same load without a filter.
 const LOADS: [(&str, Routes, RequestedRoutes); 7] = [
     ("1 route", Routes::One, RequestedRoutes::Last),
     (
@@ -79,7 +75,6 @@ impl Routes {
         }
     }
 
-    /// The virtual hosts with these routes.
     fn virtual_hosts(self) -> Value {
         let session = |number| format!("web/HTTPRoute/shop/route-{number:04}/all");
         match self {
@@ -92,7 +87,6 @@ impl Routes {
     }
 }
 
-/// So many virtual hosts with a route each, which has this session.
 pub(crate) fn apart(count: usize, session: impl Fn(usize) -> String) -> Value {
     let host = |number| virtual_host(number, &host_name(number), &[route(number, &session(number))]);
     (0..count).map(host).collect()
@@ -119,7 +113,6 @@ fn route(number: usize, session: &str) -> Value {
     })
 }
 
-/// Measures both builds and the baseline, and prints what the builds add.
 pub(crate) async fn run(backends: &Envoy, effort: Effort) -> Result<()> {
     let mut envoys = Vec::new();
     for filter in Filter::ALL {
@@ -147,7 +140,7 @@ pub(crate) async fn run(backends: &Envoy, effort: Effort) -> Result<()> {
     print_added(&runs, LOADS.len(), "1 route")
 }
 
-/// A request of a session of each of so many routes. Their order has no pattern that a cache could learn.
+/// A request for a session of each route, in an order that no cache could learn.
 pub(crate) async fn requests(envoy: &Envoy, filter: Filter, routes: usize) -> Result<Vec<Get>> {
     let mut requests = Vec::new();
     for number in 0..routes {

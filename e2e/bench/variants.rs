@@ -1,4 +1,4 @@
-//! The proxies that are measured.
+//! The measured proxies.
 
 use std::path::PathBuf;
 
@@ -14,21 +14,18 @@ pub(crate) const NO_FILTER: &str = "Envoy without filters";
 pub(crate) const EMPTY: &str = "Envoy, empty wasm filter of the SDK";
 pub(crate) const NATIVE: &str = "Envoy, its own cookie filter";
 pub(crate) const HAPROXY: &str = "HAProxy, cookie insert dynamic";
-/// What counting sessions is compared with, by build.
+/// Variants with and without counting sessions, by build.
 pub(crate) const COUNTING: [[&str; 2]; 2] = [
     ["Limpet wasm, cookie", "Limpet wasm, cookie, counting sessions"],
     ["Limpet module, cookie", "Limpet module, cookie, counting sessions"],
 ];
 
-/// Which variants are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice {
     All,
-    /// With and without counting sessions.
     Counting,
 }
 
-/// A proxy with or without sessions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Variant {
     pub(crate) name: &'static str,
@@ -39,7 +36,7 @@ pub(crate) struct Variant {
 enum Sessions {
     None,
     Tokens,
-    /// Sessions of clients' addresses: there is no token to lack or to refuse, and all clients have one address here.
+    /// Without a token to lack or refuse; all clients have one address here.
     ByAddress,
 }
 
@@ -48,13 +45,11 @@ impl Variant {
         self.sessions == Sessions::Tokens
     }
 
-    /// Whether a client can send such a request.
     pub(crate) fn has(&self, kind: Kind) -> bool {
         kind == Kind::Steady || self.has_session()
     }
 }
 
-/// Starts the proxies, one worker each.
 pub(crate) async fn start(backends: &Envoy, choice: Choice) -> Result<Vec<(Variant, Proxy)>> {
     let mut started = Vec::new();
     let is_one =
@@ -86,7 +81,6 @@ async fn haproxy(backends: &Envoy) -> Result<Haproxy> {
     .await
 }
 
-/// An Envoy that is measured: its name, what sessions it has, and its configuration.
 type Measured = (&'static str, Sessions, Config);
 
 fn envoys(backends: &Envoy) -> Result<Vec<Measured>> {
@@ -177,7 +171,7 @@ fn envoys(backends: &Envoy) -> Result<Vec<Measured>> {
     Ok(all.collect())
 }
 
-/// Both builds of another commit (`FORMER`: a directory that has what `dist` has).
+/// Both builds of another commit (`FORMER`: its `dist`).
 fn former() -> Result<Vec<Measured>> {
     let Some(dist) = std::env::var("FORMER").ok().filter(|dist| !dist.is_empty()) else {
         return Ok(Vec::new());

@@ -1,6 +1,4 @@
-//! One to eight workers: does what the filter costs grow with their number?
-//!
-//! The baseline of each Envoy is one without a filter that has as many workers.
+//! Whether the filter's cost grows from one to eight workers, each time over an Envoy without a filter.
 
 use anyhow::{Result, ensure};
 use limpet_e2e::{Config, Envoy, filter_with};
@@ -14,7 +12,6 @@ const WORKERS: [u8; 4] = [1, 2, 4, 8];
 /// Eight for each of the most workers.
 const CONNECTIONS: u64 = 64;
 
-/// Measures both builds and the baseline, and prints what the builds add.
 pub(crate) async fn run(backends: &Envoy, effort: Effort) -> Result<()> {
     println!("\nCPU of the whole proxy per request, by the number of workers, over {CONNECTIONS} connections\n");
     let (mut envoys, mut runs) = (Vec::new(), Vec::new());
@@ -37,7 +34,6 @@ pub(crate) async fn run(backends: &Envoy, effort: Effort) -> Result<()> {
     print_added(&runs, WORKERS.len(), &count(1))
 }
 
-/// A number of workers, in words.
 pub(crate) fn count(workers: u8) -> String {
     if workers == 1 {
         "1 worker".to_owned()
@@ -46,14 +42,12 @@ pub(crate) fn count(workers: u8) -> String {
     }
 }
 
-/// With so many workers that get the same number of connections each. By default, the kernel draws lots, and a worker
-/// may get none.
+/// By default, the kernel draws lots, and a worker may get no connection.
 pub(crate) fn balanced(config: Config, workers: u8) -> Config {
     let balance = json!({"connection_balance_config": {"exact_balance": {}}});
     config.workers(workers).change_listener(&balance)
 }
 
-/// Fails if a worker had fewer connections.
 pub(crate) async fn ensure_each_had(least: u64, envoy: &Envoy, workers: u8) -> Result<()> {
     let connections = envoy.stats("worker_.*downstream_cx_total").await?;
     ensure!(

@@ -1,4 +1,4 @@
-//! Backends: small HTTP servers. Each answer contains the backend's name and the request that the backend saw.
+//! Backends: small HTTP servers, whose answers contain their name and the request.
 
 mod answering;
 mod protocol;
@@ -28,10 +28,9 @@ pub use seen::Seen;
 
 use crate::poll;
 
-/// Far more header bytes than Envoy lets through.
+/// More header bytes than Envoy lets through.
 const HEADER_LIMIT: u32 = 256 * 1024;
 
-/// How long a stopped backend waits for its clients.
 const NOTICED: Duration = Duration::from_secs(3);
 
 const FREE_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -62,13 +61,12 @@ struct Shared {
     phase: watch::Sender<Phase>,
 }
 
-/// How far a backend is with its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Serving,
-    /// It asks its clients to connect elsewhere.
+    /// Asks its clients to connect elsewhere.
     Leaving,
-    /// It finishes what it has, and takes nothing new.
+    /// Finishes its requests and takes no new ones.
     Finishing,
 }
 
@@ -81,7 +79,7 @@ impl Shared {
 #[derive(Debug)]
 struct Behaviour {
     usual: Answering,
-    /// Answers for the next requests, used once each, before `usual`.
+    /// Answers for the next requests, before `usual`.
     next: VecDeque<Answering>,
     healthy: bool,
     requests: usize,
@@ -105,7 +103,7 @@ impl Backend {
         Self::start_speaking(name, address, &[])
     }
 
-    /// Starts a backend at this address that also speaks these protocols.
+    /// As [`Backend::start_at`], with these further protocols.
     ///
     /// # Errors
     /// If the address is taken.
@@ -139,7 +137,7 @@ impl Backend {
         Self::three_speaking(&[])
     }
 
-    /// Starts backends a, b and c, which also speak these protocols.
+    /// As [`Backend::three`], with these further protocols.
     ///
     /// # Errors
     /// If no ports are free.
@@ -154,34 +152,34 @@ impl Backend {
         &self.shared.name
     }
 
-    /// The address that the backend listens at.
+    /// Its address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Changes how the backend answers from now on.
+    /// Sets how the backend answers from now on.
     pub fn answer(&self, answering: Answering) {
         self.shared.behaviour().usual = answering;
     }
 
-    /// Changes how the backend answers the next request only. Several calls queue up.
+    /// Sets how the backend answers the next request only; several calls queue up.
     pub fn answer_next(&self, answering: Answering) {
         self.shared.behaviour().next.push_back(answering);
     }
 
-    /// Sets what the health check is told.
+    /// Sets the health that `/healthz` reports.
     pub fn set_healthy(&self, healthy: bool) {
         self.shared.behaviour().healthy = healthy;
     }
 
-    /// The number of requests so far, without health checks.
+    /// The number of requests, without health checks.
     #[must_use]
     pub fn requests(&self) -> usize {
         self.shared.behaviour().requests
     }
 
-    /// The last request that was answered as JSON. Of a copy, nobody gets the answer.
+    /// The last request answered as JSON, also a mirrored copy, whose answer no client gets.
     ///
     /// # Errors
     /// If there was none.
@@ -190,7 +188,7 @@ impl Backend {
         Seen::from_value(&last.with_context(|| format!("backend {} got no request", self.name()))?)
     }
 
-    /// The number of unfinished answers and tasks (tunnels, for example).
+    /// The number of unfinished answers and tasks, such as tunnels.
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.shared.under_way.get()
@@ -202,31 +200,27 @@ impl Backend {
         self.server.is_some()
     }
 
-    /// Closes all connections, refuses new ones, and waits until clients have closed theirs, for some seconds at most:
-    /// a proxy would otherwise send its next request into a connection that has ended, and answer 503.
+    /// Closes all connections, refuses new ones, and waits some seconds for clients to close theirs: a proxy would
+    /// otherwise send into an ended connection and answer 503.
     pub async fn stop(&mut self) {
         if let Some(server) = self.server.take() {
             server.abort();
-            // The task was aborted above: an error is expected.
             let _ = server.await;
             let closed = async || (!sockets::have_clients(self.address)).then_some(());
-            // A client that never closes its connection is not waited for any longer.
             let _ = poll::until_within(NOTICED, "clients to close their connections", closed).await;
         }
     }
 
-    /// Is not healthy any more, and asks its clients to use other connections: its answers over HTTP/1.1 say that
-    /// theirs ends.
+    /// Becomes unhealthy and closes HTTP/1.1 connections with its answers.
     pub fn leave(&self) {
         self.set_healthy(false);
         self.shared.phase.send_replace(Phase::Leaving);
     }
 
-    /// Refuses new connections, and finishes the requests that it has. What is left after this time is broken off.
+    /// Refuses new connections, finishes its requests, and breaks off what is left after `patience`.
     pub async fn finish(&mut self, patience: Duration) {
         self.shared.phase.send_replace(Phase::Finishing);
         if let Some(server) = &mut self.server {
-            // Whatever it is that has not ended is ended below.
             let _ = tokio::time::timeout(patience, server).await;
         }
         self.stop().await;
@@ -269,11 +263,10 @@ impl Drop for Backend {
     }
 }
 
-/// Accepts connections until the task is aborted, or the backend finishes. The connections end with it.
 async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
     loop {
-        // Whoever has connected already is served, also at the end.
+        // Clients that have connected are served, also at the end.
         let accepted = tokio::select! {
             biased;
             accepted = listener.accept() => accepted,
@@ -289,10 +282,9 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) {
             let mut server = auto::Builder::new(TokioExecutor::new());
             server.http2().max_header_list_size(HEADER_LIMIT);
             let service = service_fn(|request| respond::respond(request, tasks.clone(), Arc::clone(&shared)));
-            // The connection ends before the tasks of its streams, which see by its end that their client has gone.
+            // The connection ends before its streams' tasks, which notice by its end that their client has gone.
             {
                 let mut connection = pin!(server.serve_connection_with_upgrades(TokioIo::new(stream), service));
-                // A client that disconnects is not an error.
                 tokio::select! {
                     _ = connection.as_mut() => {}
                     () = finishing(&shared) => {
@@ -309,6 +301,6 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) {
 }
 
 async fn finishing(shared: &Shared) {
-    // It cannot fail: the sender is there.
+    // It cannot fail: the sender exists.
     let _ = shared.phase.subscribe().wait_for(|is| *is == Phase::Finishing).await;
 }

@@ -16,12 +16,11 @@ pub type Body = UnsyncBoxBody<Bytes, BoxError>;
 /// The reason that a body ends early.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
-/// A body whose bytes are all known.
 pub(crate) fn whole(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// A body that is sent piece by piece, and the sender of its pieces. The body ends when the [`Upload`] is dropped.
+/// A body in pieces and their sender; dropping the [`Upload`] ends it.
 #[must_use]
 pub(crate) fn piecewise() -> (Upload, Body) {
     let (sender, body) = Channel::new(1);
@@ -44,7 +43,7 @@ impl Upload {
     /// Sends trailers, which end the body.
     ///
     /// # Errors
-    /// If the receiver is gone, or a name or value is not valid.
+    /// If the receiver is gone, or a field is not valid.
     pub async fn trailers(mut self, fields: &[(&str, &str)]) -> Result<()> {
         let mut trailers = HeaderMap::new();
         for (name, value) in fields {

@@ -1,4 +1,4 @@
-//! A real browser: Chromium, driven by chromedriver.
+//! Chromium, driven by chromedriver.
 
 use std::fs::{self, File};
 use std::net::{IpAddr, SocketAddr};
@@ -17,10 +17,10 @@ use tempfile::TempDir;
 
 use crate::{poll, tools};
 
-/// No other host is asked for, by Chromium's rules for names of hosts.
+/// No other host name resolves.
 const NOTHING: &str = "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1";
 
-/// A browser with a profile of its own, which knows one machine alone. It ends when the value is dropped.
+/// A browser with its own profile that reaches only one machine, until it is dropped.
 #[derive(Debug)]
 pub struct Browser {
     client: Client,
@@ -29,15 +29,15 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Starts a browser for which all hosts `*.example` are one Envoy with TLS, whose certificate it does not check.
+    /// Starts a browser that takes one Envoy with TLS for all hosts `*.example`, and checks no certificates.
     ///
     /// # Errors
-    /// If it does not start; the error contains the driver's log.
+    /// If it does not start.
     pub async fn start(envoy: SocketAddr) -> Result<Self> {
         Self::start_with(envoy, &json!({})).await
     }
 
-    /// Starts a browser with these preferences of its user, by the names that Chromium has for them.
+    /// Starts a browser with these preferences, named as in Chromium.
     ///
     /// # Errors
     /// As [`Browser::start`].
@@ -45,7 +45,7 @@ impl Browser {
         Self::start_knowing(&format!("MAP *.example:443 {envoy}, {NOTHING}"), preferences).await
     }
 
-    /// Starts a browser that reaches the machine of this address, by the address alone.
+    /// Starts a browser that reaches only this IP address.
     ///
     /// # Errors
     /// As [`Browser::start`].
@@ -64,17 +64,17 @@ impl Browser {
         })
     }
 
-    /// Ends the browser as its user does, and starts it again with what it has kept.
+    /// Ends the browser and starts it again with its profile.
     ///
     /// # Errors
-    /// If it does not end or does not start.
+    /// If it does not end or start.
     pub async fn restart(self) -> Result<Self> {
         poll::patiently("the browser to end", async { Ok(self.client.close().await?) }).await?;
         let client = self.driver.open(&self.capabilities).await?;
         Ok(Self { client, ..self })
     }
 
-    /// Goes to a URL as a user does who types it, and waits until the page is there.
+    /// Goes to a URL as typed, and waits for the page.
     ///
     /// # Errors
     /// If it does not come.
@@ -82,7 +82,7 @@ impl Browser {
         poll::patiently(url, async { Ok(self.client.goto(url).await?) }).await
     }
 
-    /// Loads the present page again.
+    /// Reloads the page.
     ///
     /// # Errors
     /// If it does not come.
@@ -90,16 +90,16 @@ impl Browser {
         poll::patiently("the page again", async { Ok(self.client.refresh().await?) }).await
     }
 
-    /// Clicks on what this CSS selector finds.
+    /// Clicks on the element of this CSS selector.
     ///
     /// # Errors
-    /// If it finds nothing.
+    /// If there is none.
     pub async fn click(&self, selector: &str) -> Result<()> {
         let click = async { Ok(self.client.find(Locator::Css(selector)).await?.click().await?) };
         poll::patiently(selector, click).await
     }
 
-    /// Looks into the first frame of the page from now on.
+    /// Switches to the page's first frame.
     ///
     /// # Errors
     /// If there is none.
@@ -107,7 +107,7 @@ impl Browser {
         Ok(self.client.enter_frame(0).await?)
     }
 
-    /// The URL of the present page.
+    /// The page's URL.
     ///
     /// # Errors
     /// If the browser has gone.
@@ -115,17 +115,17 @@ impl Browser {
         Ok(self.client.current_url().await?.into())
     }
 
-    /// The present page, which is an answer of a backend: JSON.
+    /// The page, as a backend's JSON answer.
     ///
     /// # Errors
-    /// If it is not.
+    /// If it is none.
     pub async fn page(&self) -> Result<Value> {
         let text = self.script("return document.body.innerText", &[]).await?;
         let text = text.as_str().context("a page without text")?;
         serde_json::from_str(text).with_context(|| format!("not an answer of a backend: {text}"))
     }
 
-    /// Runs the body of an asynchronous function in the page, with these `arguments`.
+    /// Runs an asynchronous function's body in the page.
     ///
     /// # Errors
     /// If it throws.
@@ -137,7 +137,7 @@ impl Browser {
         .await
     }
 
-    /// What a window of this size shows, as PNG.
+    /// A PNG of a window of this size.
     ///
     /// # Errors
     /// If the browser has gone.
@@ -146,7 +146,7 @@ impl Browser {
         Ok(self.client.screenshot().await?)
     }
 
-    /// The names and values of the cookies that the browser would send to the page's URL, hidden ones included.
+    /// The names and values of the cookies for the page's URL, hidden ones included.
     ///
     /// # Errors
     /// If the browser has gone.
@@ -157,7 +157,6 @@ impl Browser {
     }
 }
 
-/// A running chromedriver, and the directory of all that it and its browser write.
 #[derive(Debug)]
 struct Driver {
     process: Child,
@@ -170,12 +169,11 @@ impl Driver {
         let directory = TempDir::with_prefix("limpet-e2e-")?;
         let log = directory.path().join("log");
         let output = File::create(&log)?;
-        // If the test is killed, the driver would stay: setpriv ends it with the thread that started it.
+        // setpriv ends the driver even if the test is killed.
         let process = Command::new("setpriv")
             .args(["--pdeathsig", "KILL"])
             .arg(tools::chromedriver()?)
             .arg("--port=0")
-            // Read and write nothing of the user's.
             .env("HOME", directory.path())
             .stdout(output.try_clone()?)
             .stderr(output)
@@ -192,7 +190,6 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Starts a browser.
     async fn open(&self, capabilities: &Capabilities) -> Result<Client> {
         let mut builder = ClientBuilder::new(HttpConnector::new());
         builder.capabilities(capabilities.clone());
@@ -208,10 +205,9 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // If killing fails, the process has already ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
-        // The browser's processes end with it, one after the other, and each may write until then.
+        // The browser's processes end one after the other, and may write until then.
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(5) && is_home_of_a_process(self.directory.path()) {
             thread::sleep(Duration::from_millis(20));
@@ -219,7 +215,6 @@ impl Drop for Driver {
     }
 }
 
-/// Whether a process has this directory in its environment.
 fn is_home_of_a_process(directory: &Path) -> bool {
     let home = format!("HOME={}", directory.display());
     let has_it = |process: fs::DirEntry| {
@@ -231,7 +226,7 @@ fn is_home_of_a_process(directory: &Path) -> bool {
     fs::read_dir("/proc").is_ok_and(|processes| processes.flatten().any(has_it))
 }
 
-/// The port that chromedriver has chosen, once its log says so.
+/// chromedriver's port, once its log says it.
 fn port(log: &Path) -> Option<u16> {
     let said = fs::read_to_string(log).ok()?;
     let (_, behind) = said.split_once("started successfully on port ")?;
@@ -266,7 +261,6 @@ fn capabilities(directory: &TempDir, hosts: &str, preferences: &Value) -> Result
     }
 }
 
-/// A program that is the browser, but ends when its driver does.
 fn ended_with_its_driver(directory: &Path) -> Result<PathBuf> {
     let program = directory.join("browser");
     let chromium = tools::chromium()?;

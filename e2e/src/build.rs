@@ -1,5 +1,4 @@
-//! The two builds of the filter, and what each needs in Envoy's configuration. Tests are written for the wasm filter's
-//! chain; for the dynamic module the harness rewrites the chain.
+//! The filter's two builds. The harness rewrites the tests' chain, of the wasm filter, for the dynamic module.
 
 use std::path::Path;
 
@@ -12,7 +11,7 @@ use crate::tools;
 const WASM: &str = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm";
 const MODULE: &str = "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter";
 
-/// The filters that the chain has only because the wasm filter needs them.
+/// The filters that only the wasm filter needs.
 const HELPERS: [&str; 3] = [
     "limpet.internal_headers",
     "limpet.stateful_session",
@@ -41,7 +40,7 @@ impl Build {
         }
     }
 
-    /// The name under which Envoy discovers the filter from the controller.
+    /// The name of the filter that Envoy discovers from the controller.
     #[must_use]
     pub fn discovered_name(self) -> &'static str {
         match self {
@@ -50,7 +49,7 @@ impl Build {
         }
     }
 
-    /// The name that Envoy gives to one of the filter's counters, such as `web.issued`.
+    /// Envoy's name for a counter of the filter, such as `web.issued`.
     #[must_use]
     pub fn counter(self, name: &str) -> String {
         let namespace = match self {
@@ -60,10 +59,6 @@ impl Build {
         format!("{namespace}.limpet.{name}")
     }
 
-    /// Replaces the wasm filter of a configuration by this build, and removes the filters that only wasm needs.
-    ///
-    /// # Errors
-    /// If this build's file is missing.
     pub(crate) fn put_into(self, configuration: &mut Value) -> Result<()> {
         match self {
             Self::Wasm => use_wasm(configuration),
@@ -74,10 +69,6 @@ impl Build {
         }
     }
 
-    /// The environment variable that this build needs in Envoy.
-    ///
-    /// # Errors
-    /// If this build's file is missing.
     pub(crate) fn environment(self) -> Result<Option<(&'static str, String)>> {
         match self {
             Self::Wasm => Ok(None),
@@ -86,10 +77,6 @@ impl Build {
     }
 }
 
-/// The variable that tells Envoy where to find this module.
-///
-/// # Errors
-/// If the path has no parent directory.
 pub(crate) fn module_directory(module: &Path) -> Result<(&'static str, String)> {
     let directory = module.parent().context("the module is in no directory")?;
     Ok((

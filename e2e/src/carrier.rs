@@ -1,4 +1,4 @@
-//! The two ways that a token travels to its client and back.
+//! The two ways that a token travels.
 
 use hyper::HeaderMap;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ impl Carrier {
     /// Both carriers.
     pub const ALL: [Self; 2] = [Self::Cookie, Self::Header];
 
-    /// The name of this carrier's policy and scope in [`Config::both_carriers`].
+    /// The name of its policy and scope in [`Config::both_carriers`].
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -28,7 +28,7 @@ impl Carrier {
         }
     }
 
-    /// The path of this carrier's route in [`Config::both_carriers`].
+    /// The path of its route in [`Config::both_carriers`].
     #[must_use]
     pub fn path(self) -> String {
         format!("/{}", self.name())
@@ -49,7 +49,7 @@ impl Carrier {
         self.token_in(&answer.headers)
     }
 
-    /// The token in an answer's headers.
+    /// The token in headers.
     #[must_use]
     pub fn token_in(self, headers: &HeaderMap) -> Option<String> {
         match self {
@@ -60,7 +60,7 @@ impl Carrier {
         }
     }
 
-    /// The header field that brings a token in a request: its name and value.
+    /// The name and value of the field with a token in a request.
     #[must_use]
     pub fn field(self, token: &str) -> (&'static str, String) {
         match self {
@@ -78,8 +78,8 @@ impl Carrier {
 }
 
 impl Config {
-    /// Sessions in a cookie at `/cookie` and in a header at `/header`, by policies named `cookie` and `header`. Both
-    /// policies also have the fields of `more`. Other paths have no sessions.
+    /// Sessions in a cookie at `/cookie` and in a header at `/header` only, by policies `cookie` and `header` with the
+    /// fields of `more`.
     #[must_use]
     pub fn both_carriers(mut self, more: &Value) -> Self {
         let own = self.first_route().clone();
@@ -96,7 +96,7 @@ impl Config {
     }
 }
 
-/// The filter's configuration for [`Config::both_carriers`].
+/// The filter's configuration of [`Config::both_carriers`].
 #[must_use]
 pub fn filter_with_both(more: &Value) -> Value {
     let mut filter = json!({"keys": [{"id": 1, "env": "LIMPET_KEY"}]});

@@ -1,5 +1,4 @@
-//! Clients: single requests with full control over their headers, connections for many requests, and visitors that keep
-//! their cookies.
+//! Clients: single requests, connections for many, and visitors that keep cookies.
 
 mod answer;
 mod connection;

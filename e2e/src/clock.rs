@@ -1,4 +1,4 @@
-//! Processes whose clock is wrong.
+//! Processes with a wrong clock.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,8 +9,8 @@ use tempfile::TempDir;
 
 use crate::tools;
 
-/// The environment of a process whose wall clock is off by this many seconds. Its monotonic clock is right: a time
-/// namespace moves only that one, which no wrong clock of a node does, and libfaketime moves both.
+/// The environment of a process whose wall clock is off by `seconds`, with a right monotonic clock. A time namespace
+/// would move only the monotonic clock, and libfaketime both.
 ///
 /// # Errors
 /// If there is no C compiler.

@@ -1,4 +1,4 @@
-//! The configuration that an Envoy starts with: a file of `envoy-configs/`, and what a test changes in it.
+//! Envoy's configuration: a file of `envoy-configs/`, and a test's changes.
 
 mod clusters;
 mod discovery;
@@ -25,30 +25,29 @@ pub(crate) use discovery::{BOOTSTRAP, discovered_filter};
 pub(crate) use json::{each_object, each_wasm, merge};
 pub(crate) use pooled::Part;
 
-/// The tests' key, in `LIMPET_KEY` and `LIMPET_KEY_1`. It is public, so it protects nothing.
+/// The tests' public key, in `LIMPET_KEY` and `LIMPET_KEY_1`.
 pub const TEST_KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 /// Another key, in `LIMPET_KEY_2`.
 pub const OTHER_KEY: &str = "ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA=";
 
-/// A configuration of Envoy, and the environment variables that go with it.
+/// Envoy's configuration and environment variables.
 #[derive(Debug, Clone)]
 pub struct Config {
     bootstrap: Value,
-    /// The files that Envoy discovers resources from, by the path that the configuration names.
+    /// The files that Envoy discovers resources from, by their configured path.
     discovered: BTreeMap<String, Value>,
     environment: BTreeMap<String, String>,
     workers: u8,
     log_level: &'static str,
-    /// The build of the filter, if it is not the one under test.
+    /// The build of the filter, if not the tested one.
     build: Option<Build>,
-    /// Where Envoy is started.
     folder: Option<PathBuf>,
     /// Whether no other test may have the same Envoy.
     alone: bool,
 }
 
 impl Config {
-    /// Loads a file of `envoy-configs/`, with ports 0, so that each Envoy gets free ports.
+    /// Loads a file of `envoy-configs/` with free ports.
     ///
     /// # Errors
     /// If the file does not exist or is not YAML.
@@ -62,12 +61,10 @@ impl Config {
         Ok(config.admin_port(0).port(0))
     }
 
-    /// A bootstrap configuration from elsewhere, which already has the build of the filter under test. Its listeners
-    /// get free ports of 127.0.0.1.
+    /// A bootstrap from elsewhere with the filter under test, on free ports of 127.0.0.1.
     #[must_use]
     pub fn made(mut bootstrap: Value) -> Self {
         each_item(&mut bootstrap["static_resources"]["listeners"], |listener| {
-            // What is never bound disturbs nobody.
             if listener["bind_to_port"] != false {
                 listener["address"] = address("127.0.0.1", 0);
             }
@@ -92,28 +89,28 @@ impl Config {
             .env("LIMPET_KEY_2", OTHER_KEY)
     }
 
-    /// Sets the first listener's port on 127.0.0.1; 0 picks a free port.
+    /// Sets the first listener's port on 127.0.0.1; 0 is a free one.
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {
         self.listener()["address"] = address("127.0.0.1", port);
         self
     }
 
-    /// Sets the admin interface's port on 127.0.0.1; 0 picks a free port.
+    /// Sets the admin port on 127.0.0.1; 0 is a free one.
     #[must_use]
     pub fn admin_port(mut self, port: u16) -> Self {
         self.bootstrap["admin"]["address"] = address("127.0.0.1", port);
         self
     }
 
-    /// Sets the number of Envoy's worker threads.
+    /// Sets the number of workers.
     #[must_use]
     pub fn workers(mut self, workers: u8) -> Self {
         self.workers = workers;
         self
     }
 
-    /// Starts Envoy in this directory, where it looks for files without a directory of their own.
+    /// Starts Envoy in this directory.
     #[must_use]
     pub fn within(mut self, folder: &Path) -> Self {
         self.folder = Some(folder.to_owned());
@@ -127,14 +124,14 @@ impl Config {
         self
     }
 
-    /// Uses this build of the filter, whichever is under test.
+    /// Uses this build of the filter.
     #[must_use]
     pub fn build(mut self, build: Build) -> Self {
         self.build = Some(build);
         self
     }
 
-    /// Uses the variant of the module that panics on demand (`e2e/panicking-module`).
+    /// Uses the module that panics on demand (`e2e/panicking-module`).
     ///
     /// # Errors
     /// If it is not built.
@@ -143,7 +140,7 @@ impl Config {
         Ok(self.build(Build::Module).env(name, &value))
     }
 
-    /// Uses the module in an Envoy that also finds a module `other`, which is not ours (`e2e/other-module`).
+    /// Uses the module beside another one, `other` (`e2e/other-module`).
     ///
     /// # Errors
     /// If it is not built.
@@ -152,31 +149,27 @@ impl Config {
         Ok(self.build(Build::Module).env(name, &value))
     }
 
-    /// Sets an environment variable of Envoy.
+    /// Sets an environment variable.
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.environment.insert(name.to_owned(), value.to_owned());
         self
     }
 
-    /// Removes an environment variable of Envoy.
+    /// Removes an environment variable.
     #[must_use]
     pub fn without_env(mut self, name: &str) -> Self {
         self.environment.remove(name);
         self
     }
 
-    /// Makes any other change to the bootstrap configuration.
+    /// Changes the bootstrap.
     #[must_use]
     pub fn edit(mut self, change: impl FnOnce(&mut Value)) -> Self {
         change(&mut self.bootstrap);
         self
     }
 
-    /// The environment variables that Envoy starts with.
-    ///
-    /// # Errors
-    /// If the build of the filter is missing.
     pub(crate) fn environment(&self) -> Result<BTreeMap<String, String>> {
         let mut environment = self.environment.clone();
         if let Some((name, value)) = self.tested_build()?.environment()? {
@@ -189,17 +182,14 @@ impl Config {
         self.build.map_or_else(Build::tested, Ok)
     }
 
-    /// Envoy's log level.
     pub(crate) fn log_verbosity(&self) -> &str {
         self.log_level
     }
 
-    /// Where Envoy is started.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.as_deref().unwrap_or(Path::new("."))
     }
 
-    /// The number of Envoy's worker threads.
     pub(crate) fn worker_count(&self) -> u8 {
         self.workers
     }

@@ -7,16 +7,16 @@ use hyper::HeaderMap;
 /// A Set-Cookie field, parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetCookie {
-    /// The cookie's name.
+    /// The name.
     pub name: String,
-    /// The cookie's value.
+    /// The value.
     pub value: String,
-    /// The attributes as written, such as `Path=/` and `HttpOnly`; their order is lost.
+    /// The attributes as written, such as `Path=/` and `HttpOnly`, without their order.
     pub attributes: BTreeSet<String>,
 }
 
 impl SetCookie {
-    /// All cookies that the headers of an answer set.
+    /// All cookies set in headers.
     pub fn all(headers: &HeaderMap) -> impl Iterator<Item = Self> {
         let fields = headers.get_all("set-cookie").into_iter();
         fields.filter_map(|value| value.to_str().ok()).map(Self::parse)
@@ -34,7 +34,7 @@ impl SetCookie {
         }
     }
 
-    /// The value of an attribute; empty for a flag such as `HttpOnly`.
+    /// An attribute's value; empty for a flag such as `HttpOnly`.
     #[must_use]
     pub fn attribute(&self, name: &str) -> Option<&str> {
         self.attributes.iter().find_map(|attribute| {
@@ -43,7 +43,7 @@ impl SetCookie {
         })
     }
 
-    /// The pair `name=value` that a client sends back.
+    /// The pair `name=value` of a request.
     #[must_use]
     pub fn pair(&self) -> String {
         format!("{}={}", self.name, self.value)

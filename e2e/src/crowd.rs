@@ -1,4 +1,4 @@
-//! A crowd: clients that have a session each and send requests again and again, while a test changes the configuration.
+//! Clients with a session each that send requests while a test changes the configuration.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,12 +11,11 @@ use tokio::task::JoinSet;
 
 use crate::{Answer, Carrier, Connection, Request, poll};
 
-/// How long a client waits after each answer. The pause leaves some of the two cores to the tests that run at the same
-/// time.
+/// The pause after each answer, which leaves CPU time to other tests.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Clients that send requests until [`Crowd::leave`]. One third each keeps an HTTP/1.1 connection, keeps an HTTP/2
-/// connection, and opens a connection for every request. They do not retry a failed request.
+/// Clients that send requests until [`Crowd::leave`], without retries: one third each over a kept HTTP/1.1 connection,
+/// over HTTP/2, and over a connection for every request.
 #[derive(Debug)]
 pub struct Crowd {
     journeys: Vec<Arc<Mutex<Journey>>>,
@@ -25,8 +24,7 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// Starts `size` clients, which take the carriers in turn and send their requests to these addresses in turn.
-    /// Returns when each has one answer, whatever it is.
+    /// Starts `size` clients, which take the carriers and addresses in turn, and waits for an answer to each.
     ///
     /// # Errors
     /// If a client gets no answer.
@@ -66,7 +64,7 @@ impl Crowd {
         self.rounds(1).await
     }
 
-    /// Waits until every client has made this many more visits.
+    /// Waits until every client has made so many more visits.
     ///
     /// # Errors
     /// If a client does not.
@@ -88,11 +86,10 @@ impl Crowd {
         .await
     }
 
-    /// Waits until the last token of every client is such a one. A worker takes a filter a moment after its Envoy has
-    /// acknowledged it.
+    /// Waits until every client's last token matches: a worker takes a filter a moment after Envoy acknowledged it.
     ///
     /// # Errors
-    /// If the token of a client is not.
+    /// If one does not.
     pub async fn until_tokens(&self, what: &str, matches: impl Fn(&str) -> bool) -> Result<()> {
         let has_such = |journey: &Arc<Mutex<Journey>>| {
             let journey = lock(journey);
@@ -105,7 +102,7 @@ impl Crowd {
         poll::until(what, async || self.journeys.iter().all(has_such).then_some(())).await
     }
 
-    /// Stops all clients, each after the answer it is waiting for.
+    /// Stops all clients, each after its present answer.
     pub async fn leave(mut self) -> Journeys {
         self.leaving.store(true, Ordering::Relaxed);
         while self.clients.join_next().await.is_some() {}
@@ -126,7 +123,7 @@ impl Journeys {
     /// Checks that a backend answered every request with 200.
     ///
     /// # Errors
-    /// If a request failed. The message lists the failures.
+    /// If a request failed.
     pub fn none_failed(&self) -> Result<()> {
         let visits = || self.0.iter().flat_map(|journey| &journey.visits);
         let failures: Vec<_> = visits().filter_map(Visit::failure).collect();
@@ -155,10 +152,10 @@ impl Journeys {
         Ok(())
     }
 
-    /// Checks that every session kept its first backend. Failed requests do not count.
+    /// Checks that every session kept its backend, apart from failed requests.
     ///
     /// # Errors
-    /// If a session has moved.
+    /// If one moved.
     pub fn all_stayed(&self) -> Result<()> {
         for journey in &self.0 {
             let moves = journey.moves();
@@ -167,10 +164,10 @@ impl Journeys {
         Ok(())
     }
 
-    /// Checks that every session kept its first backend and its first token. Failed requests do not count.
+    /// Checks that every session kept its backend and its first token, apart from failed requests.
     ///
     /// # Errors
-    /// If a session has moved or has more than one token.
+    /// If one did not.
     pub fn none_moved(&self) -> Result<()> {
         self.all_stayed()?;
         for journey in &self.0 {
@@ -186,15 +183,15 @@ impl Journeys {
     }
 }
 
-/// What one client saw.
+/// The visits of one client.
 #[derive(Debug, Default)]
 pub struct Journey {
-    /// The visits, in order.
+    /// In order.
     pub visits: Vec<Visit>,
 }
 
 impl Journey {
-    /// The visits that another backend answered than the visit before, with the former backend's name.
+    /// The visits on another backend than the visit before, with that one's name.
     #[must_use]
     pub fn moves(&self) -> Vec<(&str, &Visit)> {
         let answered: Vec<_> = self
@@ -209,25 +206,25 @@ impl Journey {
             .collect()
     }
 
-    /// The visits whose answer brought a token.
+    /// The visits that got a token.
     #[must_use]
     pub fn tokens(&self) -> Vec<&Visit> {
         self.visits.iter().filter(|visit| visit.token.is_some()).collect()
     }
 }
 
-/// One request of a client, and its result.
+/// A request and its result.
 #[derive(Debug)]
 pub struct Visit {
-    /// Where the request was sent.
+    /// The address of the request.
     pub address: SocketAddr,
-    /// When the request was sent.
+    /// The time of the request.
     pub begun: Instant,
-    /// When the answer arrived.
+    /// The time of the answer.
     pub ended: Instant,
-    /// The status, with the backend's name if a backend answered; or the reason that there is no answer.
+    /// The status, and the backend's name if a backend answered; or the error.
     pub answer: Result<(u16, Option<String>), String>,
-    /// What Envoy says where no backend answered.
+    /// Envoy's words if no backend answered.
     pub reason: Option<String>,
     /// The token in the answer.
     pub token: Option<String>,
@@ -242,7 +239,6 @@ impl Visit {
         self.answer.as_ref().ok()?.1.as_deref()
     }
 
-    /// Why the request failed, if it failed.
     fn failure(&self) -> Option<String> {
         match &self.answer {
             Ok((200, Some(_))) => None,
@@ -284,7 +280,7 @@ impl Client {
             let begun = Instant::now();
             let brought = self.token.clone();
             let answer = self.visit(address).await;
-            // A backend's answer has all fields of the request.
+            // A backend's answer contains the request's fields.
             let exposed = match (&brought, &answer) {
                 (Some(token), Ok(answer)) => String::from_utf8_lossy(&answer.body).contains(token.as_str()),
                 _ => false,

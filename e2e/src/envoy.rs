@@ -23,8 +23,8 @@ use self::run::RunDirectory;
 use crate::config::discovered_filter;
 use crate::{Answer, Build, Config, Request, poll, tools};
 
-/// An Envoy for one test, on free ports, with two worker threads. When the value is dropped it stops, or waits for the
-/// next test ([`Envoy::serve`]).
+/// An Envoy for one test, on free ports, with two workers. Dropping it stops it, or frees it for the next test
+/// ([`Envoy::serve`]).
 #[derive(Debug)]
 pub struct Envoy {
     process: Process,
@@ -33,16 +33,15 @@ pub struct Envoy {
     hot_restarts: Option<HotRestarts>,
     admin: Admin,
     listeners: BTreeMap<String, SocketAddr>,
-    /// If it is one of the pool.
+    /// Set if the Envoy is one of the pool.
     lease: Option<Lease>,
 }
 
 impl Envoy {
-    /// Lets an Envoy that runs already serve this configuration, if it can ([`Config::alone`]). It takes a tenth of the
-    /// time of [`Envoy::start`].
+    /// As [`Envoy::start`] in a tenth of the time, by an Envoy that runs already, unless [`Config::alone`].
     ///
     /// # Errors
-    /// If it refuses the configuration; the error contains the end of its log.
+    /// If it refuses the configuration.
     pub async fn serve(config: Config) -> Result<Self> {
         let Some(kind) = config.of_pool() else {
             return Self::start(config).await;
@@ -67,15 +66,15 @@ impl Envoy {
     /// Starts an Envoy and waits until it is ready.
     ///
     /// # Errors
-    /// If it does not start; the error contains the end of its log.
+    /// If it does not start.
     pub async fn start(config: Config) -> Result<Self> {
         Self::launch(command()?, config).await
     }
 
-    /// Starts an Envoy as users do with func-e: `func-e run -c FILE`.
+    /// Starts an Envoy by `func-e run -c FILE`.
     ///
     /// # Errors
-    /// If it does not start; the error contains the end of its log.
+    /// If it does not start.
     pub async fn start_by_func_e(config: Config) -> Result<Self> {
         let home = TempDir::new()?;
         let mut command = Command::new(tools::func_e()?);
@@ -96,8 +95,7 @@ impl Envoy {
         Ok(envoy)
     }
 
-    /// Whether Envoy accepts this configuration, and what it says of it. An Envoy that runs already is asked if it can
-    /// serve the configuration ([`Config::alone`]), and otherwise `--mode validate`.
+    /// Whether Envoy accepts this configuration, and its output. An Envoy of the pool is asked, or `--mode validate`.
     ///
     /// # Errors
     /// If Envoy cannot be run.
@@ -110,8 +108,7 @@ impl Envoy {
         validate("envoy.json", run.path(), &config.environment()?)
     }
 
-    /// Whether Envoy accepts a file of `envoy-configs/` unchanged, and its output. The filter under test is where the
-    /// file expects it.
+    /// Whether Envoy accepts a file of `envoy-configs/` unchanged, and its output.
     ///
     /// # Errors
     /// If Envoy cannot be run.
@@ -131,7 +128,6 @@ impl Envoy {
         )
     }
 
-    /// Starts `command`: Envoy, or a program that passes its arguments on to Envoy.
     async fn launch(mut command: Command, config: Config) -> Result<Self> {
         let run = RunDirectory::new(&config)?;
         command.arg("--disable-hot-restart");
@@ -182,7 +178,7 @@ impl Envoy {
             .with_context(|| format!("Envoy has no listener {name}"))
     }
 
-    /// The address of the admin interface.
+    /// The admin interface's address.
     #[must_use]
     pub fn admin(&self) -> SocketAddr {
         self.admin.address()
@@ -194,7 +190,7 @@ impl Envoy {
         Request::get(self.address(), path)
     }
 
-    /// The value of one of the filter's counters, such as `web.issued`.
+    /// The value of a counter of the filter, such as `web.issued`.
     ///
     /// # Errors
     /// If the admin interface does not answer.
@@ -202,7 +198,7 @@ impl Envoy {
         self.stat(&Build::tested()?.counter(name)).await
     }
 
-    /// The value of one of Envoy's counters or gauges; 0 if it does not exist yet.
+    /// The value of a counter or gauge of Envoy; 0 if it does not exist yet.
     ///
     /// # Errors
     /// If the admin interface does not answer.
@@ -229,17 +225,16 @@ impl Envoy {
     /// Waits until a counter or gauge has this value.
     ///
     /// # Errors
-    /// If it does not have it after a minute and a half.
+    /// If it does not after a minute and a half.
     pub async fn until_stat(&self, name: &str, value: u64) -> Result<()> {
         self.admin.until_stat(name, value).await
     }
 
-    /// Waits until every worker has applied a change: until `check` holds for the answers to a series of clients
-    /// without a session. The main thread applies an update first, and Envoy's counters show it before the workers have
-    /// it.
+    /// Waits until every worker has applied a change, so that `check` holds for a series of new clients' answers.
+    /// Counters show an update earlier.
     ///
     /// # Errors
-    /// If that does not happen in a minute and a half. The error names `what`.
+    /// If that does not happen in a minute and a half.
     pub async fn until_every_worker(&self, what: &str, check: impl Fn(&Answer) -> bool) -> Result<()> {
         poll::until(&format!("every worker: {what}"), async || {
             for _ in 0..20 {
@@ -253,10 +248,10 @@ impl Envoy {
         .await
     }
 
-    /// Changes what Envoy discovers. Each file whose content changes is moved into place, as Envoy expects it.
+    /// Changes what Envoy discovers, by moving each changed file into place.
     ///
     /// # Errors
-    /// If Envoy watches none of the changed files, or a file cannot be written.
+    /// If Envoy does not watch a changed file, or it cannot be written.
     pub fn update(&mut self, change: impl FnOnce(Config) -> Config) -> Result<()> {
         let config = change(self.config.clone());
         match &self.lease {
@@ -270,7 +265,7 @@ impl Envoy {
         Ok(())
     }
 
-    /// The path of the file that the filter is discovered from.
+    /// The file that the filter is discovered from.
     #[must_use]
     pub fn discovered_filter(&self) -> PathBuf {
         self.run.file(&discovered_filter())
@@ -287,7 +282,7 @@ impl Envoy {
         }
     }
 
-    /// Envoy's standard output, which has the access log.
+    /// Envoy's standard output: the access log.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -305,14 +300,13 @@ impl Envoy {
     }
 }
 
-/// Envoy, which ends with the thread that starts it: if the program is killed, Envoy would stay.
+/// Envoy, which `setpriv` ends with the thread that starts it.
 fn command() -> Result<Command> {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL"]).arg(tools::envoy()?);
     Ok(command)
 }
 
-/// Waits until an Envoy that was started is ready.
 async fn ready(process: &Process, run: &RunDirectory) -> Result<Admin> {
     let admin_file = run.file("admin");
     let found = poll::until("Envoy to start", async || {

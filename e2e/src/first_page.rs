@@ -1,4 +1,4 @@
-//! The first page of docs for Kubernetes: `make cluster` prints its commands, and a test runs them.
+//! The first page of docs for Kubernetes, for `make cluster` and a test.
 
 use anyhow::{Context, Result};
 use limpet_repo_tests::{Block, Page, Step};
@@ -8,10 +8,10 @@ use crate::tools;
 /// The page.
 pub const PAGE: &str = "docs/get-started/kubernetes.md";
 
-/// The commands of the page up to where no cluster is needed. What it has the reader save is written by a command, too.
+/// The page's commands up to where no cluster is needed; its files are written by commands, too.
 ///
 /// # Errors
-/// If the page cannot be read, or has a block that is no command and no file.
+/// If the page cannot be read, or a block is no command and no file.
 pub fn steps() -> Result<Vec<Step>> {
     let page = Page::parse(&std::fs::read_to_string(tools::checkout().join(PAGE))?);
     let mut session = Vec::new();

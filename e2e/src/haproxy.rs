@@ -1,4 +1,4 @@
-//! A running HAProxy, for the tests that compare it with Limpet.
+//! A running HAProxy, for comparison with Limpet.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -13,7 +13,7 @@ use crate::{Request, poll, tools};
 /// HAProxy answers this path itself once it serves.
 const READY: &str = "/haproxy-ready";
 
-/// An HAProxy for one test, on a free port. It stops when the value is dropped.
+/// An HAProxy for one test, on a free port.
 #[derive(Debug)]
 pub struct Haproxy {
     process: Child,
@@ -22,20 +22,19 @@ pub struct Haproxy {
 }
 
 impl Haproxy {
-    /// Starts an HAProxy and waits until it serves. `config` continues a `frontend` section that already has its
-    /// address; further sections may follow.
+    /// Starts an HAProxy and waits until it serves. `config` continues a `frontend` section after its address.
     ///
     /// # Errors
-    /// If it does not start; the error contains its log.
+    /// If it does not start.
     pub async fn start(config: &str) -> Result<Self> {
         let directory = TempDir::with_prefix("limpet-e2e-")?;
         let file = directory.path().join("haproxy.cfg");
         std::fs::write(&file, complete(config))?;
-        // HAProxy gets its socket as standard input, so that no other process can take the port.
+        // The socket comes as standard input, so that no other process takes the port.
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         let log = File::create(directory.path().join("log"))?;
-        // If the test is killed, HAProxy would stay: setpriv ends it with the thread that started it.
+        // setpriv ends HAProxy even if the test is killed.
         let process = Command::new("setpriv")
             .args(["--pdeathsig", "KILL"])
             .arg(tools::haproxy()?)
@@ -56,7 +55,7 @@ impl Haproxy {
         Ok(haproxy)
     }
 
-    /// The address that HAProxy listens at.
+    /// Its address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -90,7 +89,6 @@ impl Haproxy {
 
 impl Drop for Haproxy {
     fn drop(&mut self) {
-        // If killing fails, the process has already ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
         if std::thread::panicking() {

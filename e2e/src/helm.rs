@@ -13,7 +13,7 @@ pub fn chart() -> PathBuf {
     tools::checkout().join("controller/deploy/chart")
 }
 
-/// Helm with these arguments, and with neither settings nor plugins of this machine's user.
+/// Helm without the user's settings and plugins.
 ///
 /// # Errors
 /// If there is no Helm.
@@ -31,18 +31,18 @@ fn command_of(helm: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs Helm with these arguments, and gives what it prints.
+/// Runs Helm and returns its output.
 ///
 /// # Errors
-/// If it fails, with what it says.
+/// If it fails.
 pub fn run(arguments: &[&str]) -> Result<String> {
     run_with(&tools::helm()?, arguments)
 }
 
-/// The same with this Helm.
+/// As [`run`], with this Helm.
 ///
 /// # Errors
-/// If it fails, with what it says.
+/// If it fails.
 pub fn run_with(helm: &Path, arguments: &[&str]) -> Result<String> {
     let mut command = command_of(helm, arguments);
     let Output { status, stdout, stderr } = command.output().context("cannot run helm")?;

@@ -1,4 +1,4 @@
-//! A keyring as operators handle it: a file that the `limpet` command creates, changes and wraps.
+//! A keyring file that `limpet` creates, changes and wraps.
 
 use std::path::{Path, PathBuf};
 
@@ -8,13 +8,13 @@ use tempfile::TempDir;
 
 use crate::tools;
 
-/// A keyring file in a temporary directory.
+/// A keyring in a temporary directory.
 #[derive(Debug)]
 pub struct Keyring {
     directory: TempDir,
 }
 
-/// A key-encryption key, and the environment variable that holds it.
+/// A key-encryption key in an environment variable.
 #[derive(Debug, Clone)]
 pub struct KeyEncryptionKey {
     /// The key's id.
@@ -26,7 +26,7 @@ pub struct KeyEncryptionKey {
 }
 
 impl KeyEncryptionKey {
-    /// Makes a key, in the variable `LIMPET_KEK_<id>`.
+    /// Makes a key in the variable `LIMPET_KEK_<id>`.
     ///
     /// # Errors
     /// If the `limpet` binary is missing.
@@ -38,7 +38,7 @@ impl KeyEncryptionKey {
         })
     }
 
-    /// The key's entry in the filter's configuration.
+    /// The key in the filter's configuration.
     #[must_use]
     pub fn config(&self) -> Value {
         json!({"id": self.id, "env": self.variable})
@@ -62,7 +62,7 @@ impl Keyring {
         Ok(keyring)
     }
 
-    /// Takes the rotation one phase further. A retiring key is removed at once.
+    /// Rotates by one phase. A retiring key is removed at once.
     ///
     /// # Errors
     /// If `limpet` refuses.
@@ -70,7 +70,7 @@ impl Keyring {
         run(&["keys", "rotate", "--force", &self.path()], None).map(drop)
     }
 
-    /// Revokes these keys, with more arguments of the command. Returns what it prints.
+    /// Revokes these keys, with `more` arguments, and returns the output.
     ///
     /// # Errors
     /// If `limpet` refuses.
@@ -79,7 +79,7 @@ impl Keyring {
         run(&[&["keys", "revoke", &path, "--key"], ids, more].concat(), None)
     }
 
-    /// What the command counts of each key, from files with what Envoys say at `/stats`.
+    /// The command's counts of each key, from files of Envoys' `/stats`.
     ///
     /// # Errors
     /// If `limpet` refuses.
@@ -88,8 +88,7 @@ impl Keyring {
         Ok(serde_json::from_str(&said)?)
     }
 
-    /// Writes a file that Envoy discovers the keyring from, as the secret `limpet-keyring`. The secret names the
-    /// keyring's file, or contains its text if `as_text`.
+    /// Writes the discovery file of the secret `limpet-keyring`, which names the keyring's file or contains its text.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -109,7 +108,7 @@ impl Keyring {
         Ok(file)
     }
 
-    /// A copy of the keyring in another file.
+    /// A copy in another file.
     ///
     /// # Errors
     /// If it cannot be copied.
@@ -121,7 +120,7 @@ impl Keyring {
         Ok(copy)
     }
 
-    /// Replaces the file's text, which need not be a keyring.
+    /// Replaces the file's text, which need not be valid.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -132,7 +131,7 @@ impl Keyring {
         Ok(std::fs::rename(new, self.file())?)
     }
 
-    /// The wrapped keyring: a text for the filter's configuration.
+    /// The wrapped keyring, for the filter's configuration.
     ///
     /// # Errors
     /// If `limpet` refuses.
@@ -141,7 +140,7 @@ impl Keyring {
         Ok(run(&arguments, Some(under))?.trim_end().to_owned())
     }
 
-    /// Writes the wrapped keyring into a file with the filter's configuration.
+    /// Writes the wrapped keyring into a file of the filter's configuration.
     ///
     /// # Errors
     /// If `limpet` refuses.
@@ -159,8 +158,7 @@ impl Keyring {
         run(&arguments, Some(under)).map(drop)
     }
 
-    /// A token for this backend under the signing key, in a cookie of this name, for the scope `default` and the
-    /// cluster `backends`.
+    /// A token for this backend, in this cookie, the scope `default` and the cluster `backends`.
     ///
     /// # Errors
     /// If `limpet` refuses.
@@ -195,7 +193,7 @@ impl Keyring {
     }
 }
 
-/// Runs `limpet` and returns what it prints. It must succeed.
+/// Runs `limpet`, which must succeed, and returns its output.
 fn run(arguments: &[&str], key: Option<&KeyEncryptionKey>) -> Result<String> {
     let environment: Vec<_> = key
         .iter()

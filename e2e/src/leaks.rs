@@ -1,8 +1,6 @@
-//! Searches everything that a test can read, such as logs, for keys and addresses, which must not appear anywhere. It
-//! finds them in every spelling that software prints bytes in.
+//! Searches everything that a test can read for keys and addresses, in every spelling of bytes.
 //!
-//! A key is cut into pieces of 8 bytes, so that a part of it is found as well: any 15 consecutive bytes contain a whole
-//! piece.
+//! A key is cut into pieces of 8 bytes: any 15 consecutive bytes contain a whole piece.
 
 mod spellings;
 
@@ -16,14 +14,14 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 
 use spellings::spellings;
 
-/// The length of a key's pieces. A log does not contain 8 bytes of a key by chance.
+/// A log does not contain 8 bytes of a key by chance.
 const PIECE: usize = 8;
 
 /// The values to search for.
 #[derive(Debug, Default)]
 pub struct Leaks {
     needles: Vec<Needle>,
-    /// Built when it is first needed.
+    /// Built on first use.
     automaton: OnceLock<AhoCorasick>,
 }
 
@@ -35,7 +33,7 @@ struct Needle {
 }
 
 impl Leaks {
-    /// Adds a key, given in base64: its bytes, and the base64 as text.
+    /// Adds a base64 key: its bytes, and the base64 as text.
     ///
     /// # Errors
     /// If it is not base64.
@@ -46,7 +44,7 @@ impl Leaks {
         Ok(self)
     }
 
-    /// Adds a host's address, with and without the port. The address must not appear anywhere else, as 127.0.0.1 does.
+    /// Adds a host's address, with and without port; it must be unique, unlike 127.0.0.1.
     #[must_use]
     pub fn host(mut self, name: &str, host: SocketAddr) -> Self {
         match host.ip() {
@@ -69,7 +67,7 @@ impl Leaks {
         self
     }
 
-    /// What the haystack contains of these values: each value and spelling once, with the text around it.
+    /// The values in the haystack, once for each spelling, with surrounding text.
     ///
     /// # Errors
     /// If the search automaton cannot be built.
@@ -94,10 +92,10 @@ impl Leaks {
         Ok(found)
     }
 
-    /// Checks that the haystack contains none of these values.
+    /// Checks that the haystack contains none of the values.
     ///
     /// # Errors
-    /// If it contains one. The error says what, how it is spelled, and where.
+    /// If it does.
     pub fn none_in(&self, place: &str, haystack: impl AsRef<[u8]>) -> Result<()> {
         let found = self.find(place, haystack)?;
         anyhow::ensure!(found.is_empty(), "{found:#?}");

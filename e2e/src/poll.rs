@@ -1,36 +1,35 @@
-//! Waiting for something to become true.
+//! Waits for conditions.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// How long to wait before giving up. The machine may be busy with other tests, and some waits are for a Lease of 15
-/// seconds to expire.
+/// The machine may be busy, and some waits are for a Lease of 15 seconds to expire.
 const PATIENCE: Duration = Duration::from_secs(90);
 const INTERVAL: Duration = Duration::from_millis(20);
-/// What takes longer is asked for less often: at most a tenth of a wait is lost, and the machine is left to the rest.
+/// A long wait is polled less often, which loses at most a tenth.
 const LONGEST_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Calls `check` repeatedly until it returns a value.
+/// Calls `check` until it returns a value.
 ///
 /// # Errors
-/// If it returns none in a minute and a half. The error names `what`.
+/// If it does not in a minute and a half.
 pub async fn until<T>(what: &str, check: impl AsyncFnMut() -> Option<T>) -> Result<T> {
     until_within(PATIENCE, what, check).await
 }
 
-/// As [`until`], for what takes longer: the rollout of a Deployment whose pods drain, for example.
+/// As [`until`], with this limit.
 ///
 /// # Errors
-/// If it returns none in that time. The error names `what`.
+/// If there is no value in that time.
 pub async fn until_within<T>(patience: Duration, what: &str, check: impl AsyncFnMut() -> Option<T>) -> Result<T> {
     poll(INTERVAL, patience, what, check).await
 }
 
-/// As [`until`], for what is mostly there after milliseconds.
+/// As [`until`], for what mostly takes milliseconds.
 ///
 /// # Errors
-/// If it returns none in a minute and a half. The error names `what`.
+/// As [`until`].
 pub async fn soon<T>(what: &str, check: impl AsyncFnMut() -> Option<T>) -> Result<T> {
     poll(INTERVAL / 10, PATIENCE, what, check).await
 }
@@ -51,10 +50,10 @@ async fn poll<T>(
     bail!("waited {} s for: {what}", patience.as_secs())
 }
 
-/// Waits for a future, but not forever: a test that hangs would not say where.
+/// Waits for a future, for a minute and a half: a hanging test would not say where.
 ///
 /// # Errors
-/// If the future fails, or takes more than a minute and a half. The error names `what`.
+/// If it fails, or takes longer.
 pub async fn patiently<T>(what: &str, future: impl Future<Output = Result<T>>) -> Result<T> {
     let answer = tokio::time::timeout(PATIENCE, future).await;
     answer.with_context(|| format!("waited {} s for: {what}", PATIENCE.as_secs()))?

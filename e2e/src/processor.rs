@@ -1,20 +1,20 @@
-//! The processor time and the memory of processes.
+//! Processor time and memory of processes.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// A process's times since its start, from the scheduler's own account in nanoseconds: the sum over its threads.
+/// A process's times since its start, summed over threads, from the scheduler in nanoseconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Scheduled {
-    /// The time with a CPU.
+    /// The time on a CPU.
     pub ran: Duration,
-    /// The time without a CPU although there was work.
+    /// The time waiting for a CPU.
     pub waited: Duration,
 }
 
 impl Scheduled {
-    /// The times until now. What threads took that have ended is not in them.
+    /// The times until now, without ended threads.
     ///
     /// # Errors
     /// If the process has ended.
@@ -36,7 +36,7 @@ impl Scheduled {
         })
     }
 
-    /// The times since an earlier moment.
+    /// The times since `before`.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -46,7 +46,7 @@ impl Scheduled {
     }
 }
 
-/// A figure in KiB of a process, or of `self`, from a file of its folder in /proc: `VmRSS:` of `status`, for example.
+/// A figure in KiB from a file of a process or `self` in /proc, such as `VmRSS:` of `status`.
 ///
 /// # Errors
 /// If the process has ended, or the file has no such field.

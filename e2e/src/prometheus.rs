@@ -11,18 +11,18 @@ use tempfile::TempDir;
 use crate::kube::Daemon;
 use crate::{Request, tools};
 
-/// What is scraped: its job, its path, and where it is.
+/// A target to scrape.
 #[derive(Debug, Clone)]
 pub struct Target {
     /// The label `job`.
     pub job: &'static str,
     /// The path of the metrics.
     pub path: &'static str,
-    /// Where they are served.
+    /// The addresses.
     pub addresses: Vec<SocketAddr>,
 }
 
-/// A Prometheus that scrapes, and evaluates its rules, every second. It stops when the value is dropped.
+/// A Prometheus that scrapes and evaluates rules every second.
 #[derive(Debug)]
 pub struct Prometheus {
     address: SocketAddr,
@@ -31,11 +31,10 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Starts it and waits until it is ready. Labels of the metrics count, not those of the targets, as in the chart's
-    /// `PodMonitor`.
+    /// Starts it and waits until it is ready. Metrics' labels win over targets', as in the chart's `PodMonitor`.
     ///
     /// # Errors
-    /// If it does not start; the error contains the end of its log.
+    /// If it does not start.
     pub async fn start(address: SocketAddr, targets: &[Target], rules: &Path) -> Result<Self> {
         let directory = TempDir::with_prefix("limpet-e2e-")?;
         let jobs = targets.iter().map(|target| {
@@ -74,10 +73,10 @@ impl Prometheus {
         })
     }
 
-    /// The series that a query finds now, as the API has them: `{"metric": {…}, "value": [TIME, "VALUE"]}`.
+    /// The series of a query, in the API's form: `{"metric": {…}, "value": [TIME, "VALUE"]}`.
     ///
     /// # Errors
-    /// If it refuses the query; the error has its words.
+    /// If it refuses the query.
     pub async fn query(&self, expression: &str) -> Result<Vec<Value>> {
         let mut data = self
             .get(&format!("/api/v1/query?query={}", escaped(expression)))
@@ -88,7 +87,7 @@ impl Prometheus {
         }
     }
 
-    /// The sum of what a query finds now; `None` if it finds nothing.
+    /// The sum of a query; `None` if it finds nothing.
     ///
     /// # Errors
     /// As [`Prometheus::query`].
@@ -102,7 +101,7 @@ impl Prometheus {
         Ok((!values.is_empty()).then(|| values.iter().sum()))
     }
 
-    /// All rules, as the API has them.
+    /// All rules, in the API's form.
     ///
     /// # Errors
     /// If there is no answer.
@@ -113,7 +112,7 @@ impl Prometheus {
         Ok(rules.flatten().cloned().collect())
     }
 
-    /// The targets that are scraped, as the API has them.
+    /// The scraped targets, in the API's form.
     ///
     /// # Errors
     /// If there is no answer.
@@ -131,7 +130,6 @@ impl Prometheus {
     }
 }
 
-/// As a part of a URL.
 fn escaped(text: &str) -> String {
     let escaped = text.bytes().map(|byte| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),

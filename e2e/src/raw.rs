@@ -1,4 +1,4 @@
-//! HTTP/1.1 byte for byte, for messages that an HTTP library would not send or read.
+//! HTTP/1.1 byte for byte, for messages that an HTTP library refuses.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,11 +10,10 @@ use tokio::task::AbortHandle;
 
 use crate::poll;
 
-/// Header fields: names and values. Received names are in lower case.
+/// Names and values of header fields; received names are in lower case.
 pub type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// An upstream that answers every request with the same header fields, valid or not. It stops when the value is
-/// dropped.
+/// An upstream that answers every request with the same fields, valid or not.
 #[derive(Debug)]
 pub struct RawUpstream {
     address: SocketAddr,
@@ -24,9 +23,7 @@ pub struct RawUpstream {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// The fields of each answer.
     fields: Mutex<Fields>,
-    /// The head of the last request.
     seen: Mutex<Vec<u8>>,
 }
 
@@ -52,7 +49,7 @@ impl RawUpstream {
         })
     }
 
-    /// The address that it listens at.
+    /// Its address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -66,7 +63,7 @@ impl RawUpstream {
     /// The values of this field in the last request, in order.
     ///
     /// # Errors
-    /// If the last request was not HTTP, or there was no request.
+    /// If there was no HTTP request.
     pub fn seen(&self, name: &str) -> Result<Vec<Vec<u8>>> {
         let (_, fields) = parse(&self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner))?;
         let of_name = fields.into_iter().filter(|(present, _)| present == name.as_bytes());
@@ -143,7 +140,6 @@ pub async fn raw_get(address: SocketAddr, path: &str, fields: &[(&str, &[u8])]) 
     })
 }
 
-/// The first line of a message, and its fields.
 fn parse(message: &[u8]) -> Result<(String, Fields)> {
     let end = message.windows(4).position(|window| window == b"\r\n\r\n");
     let head = message.get(..end.context("the head has no end")?).unwrap_or_default();

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::{poll, tools};
 
-/// CNCF's registry at an address of this namespace, over plain HTTP.
+/// CNCF's registry at its own address, over plain HTTP.
 #[derive(Debug)]
 pub struct Registry {
     process: Mutex<Option<Child>>,
@@ -19,7 +19,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Starts one. Each has an address of its own.
+    /// Starts a registry.
     ///
     /// # Errors
     /// If it does not start.
@@ -42,12 +42,12 @@ impl Registry {
         Ok(registry)
     }
 
-    /// Starts the registry again, after [`Registry::stop`], with what was pushed before.
+    /// Starts the registry again after [`Registry::stop`], with its content.
     ///
     /// # Errors
     /// If it does not start.
     pub async fn launch(&self) -> Result<()> {
-        // It logs as an error what a client asks for before it pushes.
+        // It logs requests before a push as errors.
         let process = Command::new(tools::registry("registry")?)
             .arg("serve")
             .arg(self.storage.path().join("config.yaml"))
@@ -59,23 +59,22 @@ impl Registry {
         poll::until("the registry", answers).await
     }
 
-    /// Stops the registry: nothing listens at its address.
+    /// Stops the registry.
     pub fn stop(&self) {
         let process = self.process.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(mut process) = process {
-            // It may have ended by itself.
             drop(process.kill());
             drop(process.wait());
         }
     }
 
-    /// A folder that is removed with the registry.
+    /// A folder kept as long as the registry.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.storage.path()
     }
 
-    /// Pushes an image that `make images` wrote. Returns what it is called by here.
+    /// Pushes an image of `make images`, and returns its name here.
     ///
     /// # Errors
     /// If there is no such image, or the registry refuses it.

@@ -17,7 +17,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// Starts three backends and an Envoy. They replace the backends that the file of `envoy-configs/` names.
+    /// Starts three backends, in place of those in the file of `envoy-configs/`, and an Envoy.
     ///
     /// # Errors
     /// If Envoy does not start.
@@ -25,7 +25,7 @@ impl Site {
         Self::start_speaking(config, &[]).await
     }
 
-    /// As [`Site::start`], with backends that also speak these protocols.
+    /// As [`Site::start`], with these further protocols.
     ///
     /// # Errors
     /// If Envoy does not start.
@@ -39,7 +39,7 @@ impl Site {
         Ok(Self { backends, envoy })
     }
 
-    /// Starts with `cookie.yaml`, but with this policy.
+    /// Starts `cookie.yaml` with this policy.
     ///
     /// # Errors
     /// If Envoy does not start.
@@ -55,8 +55,8 @@ impl Site {
         self.backend(answer.backend().context("Envoy answered without a backend")?)
     }
 
-    /// Stops the backend that answered, and waits until Envoy has noticed. A request on a connection that Envoy has not
-    /// noticed as closed would fail, whatever the filter does.
+    /// Stops the backend that answered, and waits until Envoy has noticed, whose requests on closed connections would
+    /// fail.
     ///
     /// # Errors
     /// If Envoy answered without a backend, or keeps connections to it.
@@ -80,7 +80,7 @@ impl Site {
         backend.with_context(|| format!("the site has no backend {name}"))
     }
 
-    /// Fails these backends' health checks, and waits until every worker of Envoy knows.
+    /// Fails these backends' health checks, and waits until every worker knows.
     ///
     /// # Errors
     /// If that does not happen.

@@ -1,5 +1,5 @@
-//! Load at a steady rate, for latencies. `h2load --rps` sends what is due in bursts, one every 10 ms, and wrk sends the
-//! next request only after an answer, so both would measure their own queue.
+//! Load at a steady rate, for latencies. `h2load --rps` sends bursts and wrk waits for answers, so both would measure
+//! their own queue.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,25 +8,24 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-/// A request that is sent at a steady rate.
+/// A request at a steady rate.
 ///
-/// Each connection has a thread and a request every few milliseconds; those of different connections come at different
-/// moments. A latency is from when the request was due, unless the thread slept until then: then from when it woke, so
-/// that the clock of this machine does not count.
+/// Connections have a thread each and send at different moments. A latency begins when the request was due, or, if the
+/// thread slept until then, when it woke, so that this machine's clock does not count.
 #[derive(Debug, Clone)]
 pub struct SteadyLoad {
-    /// Where it goes.
+    /// The server's address.
     pub address: SocketAddr,
-    /// The whole request, in HTTP/1.1 and without a body.
+    /// The whole HTTP/1.1 request, without a body.
     pub request: Vec<u8>,
-    /// Requests in a second, over all connections.
+    /// Requests per second over all connections.
     pub rate: f64,
-    /// One connection has one request at a time.
+    /// The number of connections, with one request at a time.
     pub connections: u32,
 }
 
 impl SteadyLoad {
-    /// Sends requests for so long. Each must be answered with 200. Returns all latencies in order of length.
+    /// Sends requests for this time, all answered with 200. Returns all latencies, sorted.
     ///
     /// # Errors
     /// If a request is answered otherwise, or a connection is closed.
@@ -78,7 +77,7 @@ impl SteadyLoad {
     }
 }
 
-/// What is said of the latencies of a load, which are in order of length.
+/// The worst of sorted latencies, as text.
 ///
 /// # Errors
 /// If there are none.
@@ -99,13 +98,13 @@ pub fn worst(latencies: &[Duration]) -> Result<String> {
     ))
 }
 
-/// A time in milliseconds, with the unit.
+/// A time with its unit, in milliseconds.
 #[must_use]
 pub fn milliseconds(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1e3)
 }
 
-/// Whether this is a complete answer, with its body.
+/// Whether this is a complete answer with its body.
 ///
 /// # Errors
 /// If the status is not 200, or there is no length.

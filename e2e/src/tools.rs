@@ -1,5 +1,4 @@
-//! The programs and files that the tests need: Envoy, the filter, the `limpet` binary, func-e. `make e2e` builds or
-//! fetches them and names them in environment variables.
+//! The programs and files of the tests, which `make e2e` builds or fetches and names in environment variables.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -26,7 +25,7 @@ pub fn envoy() -> Result<PathBuf> {
 /// The major and minor version of the Envoy under test.
 ///
 /// # Errors
-/// If Envoy cannot be run, or prints no version.
+/// If Envoy does not print it.
 pub fn envoy_version() -> Result<(u32, u32)> {
     let output = Command::new(envoy()?).arg("--version").output()?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -38,7 +37,7 @@ pub fn envoy_version() -> Result<(u32, u32)> {
     version.with_context(|| format!("no version in: {said}"))
 }
 
-/// An Envoy that is too old for the dynamic module (`ENVOY_TOO_OLD`).
+/// An Envoy too old for the dynamic module (`ENVOY_TOO_OLD`).
 ///
 /// # Errors
 /// As [`from_environment`].
@@ -46,7 +45,7 @@ pub fn old_envoy() -> Result<PathBuf> {
     from_environment("ENVOY_TOO_OLD")
 }
 
-/// The filter as a wasm file (`LIMPET_WASM`).
+/// The wasm filter (`LIMPET_WASM`).
 ///
 /// # Errors
 /// As [`from_environment`].
@@ -54,7 +53,7 @@ pub fn wasm() -> Result<PathBuf> {
     from_environment("LIMPET_WASM")
 }
 
-/// The filter as a dynamic module (`LIMPET_MODULE`): a file named `liblimpet.so`.
+/// The filter as a dynamic module, `liblimpet.so` (`LIMPET_MODULE`).
 ///
 /// # Errors
 /// As [`from_environment`].
@@ -62,7 +61,7 @@ pub fn module() -> Result<PathBuf> {
     from_environment("LIMPET_MODULE")
 }
 
-/// The dynamic module that panics on demand (`LIMPET_PANICKING_MODULE`): a file named `liblimpet.so`.
+/// The dynamic module that panics on demand, also `liblimpet.so` (`LIMPET_PANICKING_MODULE`).
 ///
 /// # Errors
 /// As [`from_environment`].
@@ -70,7 +69,7 @@ pub fn panicking_module() -> Result<PathBuf> {
     from_environment("LIMPET_PANICKING_MODULE")
 }
 
-/// The filter as a dynamic module, in a directory with a module `other` that is not ours (`LIMPET_BESIDE_OTHER`).
+/// The filter as a dynamic module, beside another module `other` (`LIMPET_BESIDE_OTHER`).
 ///
 /// # Errors
 /// As [`from_environment`].
@@ -86,43 +85,43 @@ pub fn limpet() -> Result<PathBuf> {
     from_environment("LIMPET_BIN")
 }
 
-/// The archives of the images that are shipped (`LIMPET_IMAGES`): a directory.
+/// The directory of the shipped images' archives (`LIMPET_IMAGES`).
 ///
 /// # Errors
-/// If the variable is not set or does not name a directory; the error says what to do.
+/// As [`from_environment`].
 #[cfg(any(feature = "images", feature = "node"))]
 pub fn images() -> Result<PathBuf> {
     directory("LIMPET_IMAGES")
 }
 
-/// What is released (`LIMPET_RELEASE`): a directory.
+/// The directory of released files (`LIMPET_RELEASE`).
 ///
 /// # Errors
-/// If the variable is not set or does not name a directory; the error says what to do.
+/// As [`from_environment`].
 #[cfg(feature = "images")]
 pub fn release() -> Result<PathBuf> {
     directory("LIMPET_RELEASE")
 }
 
-/// cosign (`COSIGN`), which signs what is released.
+/// cosign (`COSIGN`).
 ///
 /// # Errors
-/// If the variable is not set or does not name a file; the error says what to do.
+/// As [`from_environment`].
 #[cfg(feature = "images")]
 pub fn cosign() -> Result<PathBuf> {
     from_environment("COSIGN")
 }
 
-/// A program of the tests with a registry (`OCI_BIN`, a directory): `registry`, or a client of it.
+/// A program in the directory `OCI_BIN`: `registry`, or a client of it.
 ///
 /// # Errors
-/// If the variable is not set or the program does not exist; the error says what to do.
+/// As [`from_environment`].
 #[cfg(any(feature = "images", feature = "node"))]
 pub fn registry(program: &str) -> Result<PathBuf> {
     program_of("OCI_BIN", program, "e2e-images")
 }
 
-/// The program func-e (`FUNC_E`).
+/// func-e (`FUNC_E`).
 ///
 /// # Errors
 /// As [`from_environment`].
@@ -130,7 +129,7 @@ pub fn func_e() -> Result<PathBuf> {
     from_environment("FUNC_E")
 }
 
-/// The HAProxy that Limpet is compared with (`HAPROXY`).
+/// HAProxy (`HAPROXY`).
 ///
 /// # Errors
 /// As [`from_environment`].
@@ -141,13 +140,13 @@ pub fn haproxy() -> Result<PathBuf> {
 /// The browser (`CHROMIUM`).
 ///
 /// # Errors
-/// If the variable is not set or does not name a file; the error says what to do.
+/// As [`from_environment`].
 #[cfg(feature = "browser")]
 pub fn chromium() -> Result<PathBuf> {
     of_a_browser("CHROMIUM")
 }
 
-/// The program that drives the browser (`CHROMEDRIVER`).
+/// chromedriver (`CHROMEDRIVER`).
 ///
 /// # Errors
 /// As [`chromium`].
@@ -164,7 +163,7 @@ fn of_a_browser(variable: &str) -> Result<PathBuf> {
 /// Helm (`HELM`).
 ///
 /// # Errors
-/// If the variable is not set or does not name a file; the error says what to do.
+/// As [`from_environment`].
 #[cfg(feature = "chart")]
 pub fn helm() -> Result<PathBuf> {
     file_in("HELM", "`make chart` builds Helm, and runs the tests with it.")
@@ -179,16 +178,16 @@ pub fn helm3() -> Result<PathBuf> {
     from_environment("HELM3")
 }
 
-/// A program of a Kubernetes control plane (`KUBE_BIN`, a directory): `etcd`, `kube-apiserver` or `kube-controllers`.
+/// A program in the directory `KUBE_BIN`: `etcd`, `kube-apiserver` or `kube-controllers`.
 ///
 /// # Errors
-/// If the variable is not set or the program does not exist; the error says what to do.
+/// As [`from_environment`].
 #[cfg(feature = "kube")]
 pub fn kube(program: &str) -> Result<PathBuf> {
     program_of("KUBE_BIN", program, "e2e-kube")
 }
 
-/// A program of Prometheus (`PROMETHEUS_BIN`, a directory): `prometheus` or `promtool`.
+/// A program in the directory `PROMETHEUS_BIN`: `prometheus` or `promtool`.
 ///
 /// # Errors
 /// As [`kube`].
@@ -197,7 +196,7 @@ pub fn prometheus(program: &str) -> Result<PathBuf> {
     program_of("PROMETHEUS_BIN", program, "e2e-monitoring")
 }
 
-/// A program in the directory that a variable names, which this target of make builds.
+/// A program in the directory that a variable names, built by the target of make.
 #[cfg(any(feature = "images", feature = "kube"))]
 fn program_of(variable: &str, program: &str, target: &str) -> Result<PathBuf> {
     let file = directory(variable)?.join(program);
@@ -207,53 +206,52 @@ fn program_of(variable: &str, program: &str, target: &str) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// A program of a Kubernetes node (`NODE_BIN`, a directory), such as `kubelet`.
+/// A program in the directory `NODE_BIN`, such as `kubelet`.
 ///
 /// # Errors
-/// If the variable is not set or the program does not exist; the error says what to do.
+/// As [`from_environment`].
 #[cfg(feature = "node")]
 pub fn node(program: &str) -> Result<PathBuf> {
     program_of("NODE_BIN", program, "e2e-node")
 }
 
-/// The archives of the images that a node's containerd gets (`NODE_IMAGES`): a directory.
+/// The directory of the images for a node's containerd (`NODE_IMAGES`).
 ///
 /// # Errors
-/// If the variable is not set or does not name a directory; the error says what to do.
+/// As [`from_environment`].
 #[cfg(feature = "node")]
 pub fn node_images() -> Result<PathBuf> {
     directory("NODE_IMAGES")
 }
 
-/// The definitions of the Gateway API's kinds (`GATEWAY_API_CRDS`): a directory that contains one for each release,
-/// such as `v1.7.0`.
+/// The directory of the Gateway API's definitions (`GATEWAY_API_CRDS`), with one for each release, such as `v1.7.0`.
 ///
 /// # Errors
-/// If the variable is not set or does not name a directory; the error says what to do.
+/// As [`from_environment`].
 #[cfg(feature = "kube")]
 pub fn gateway_api_crds() -> Result<PathBuf> {
     directory("GATEWAY_API_CRDS")
 }
 
-/// The definitions of cert-manager's kinds (`CERT_MANAGER_CRDS`): a directory.
+/// The directory of cert-manager's definitions (`CERT_MANAGER_CRDS`).
 ///
 /// # Errors
-/// If the variable is not set or does not name a directory; the error says what to do.
+/// As [`from_environment`].
 #[cfg(feature = "node")]
 pub fn cert_manager_crds() -> Result<PathBuf> {
     directory("CERT_MANAGER_CRDS")
 }
 
-/// The definitions of the kinds of the Prometheus operator that say what is monitored (`PROMETHEUS_CRDS`): a directory.
+/// The directory of the Prometheus operator's definitions (`PROMETHEUS_CRDS`).
 ///
 /// # Errors
-/// If the variable is not set or does not name a directory; the error says what to do.
+/// As [`from_environment`].
 #[cfg(feature = "node")]
 pub fn prometheus_crds() -> Result<PathBuf> {
     directory("PROMETHEUS_CRDS")
 }
 
-/// The Gateway API's conformance suite (`CONFORMANCE`): a program.
+/// The Gateway API's conformance suite (`CONFORMANCE`).
 ///
 /// # Errors
 /// As [`envoy`].
@@ -262,29 +260,29 @@ pub fn conformance() -> Result<PathBuf> {
     from_environment("CONFORMANCE")
 }
 
-/// The definitions of the Gateway API's kinds in the suite's release (`CONFORMANCE_CRDS`): a directory.
+/// The directory of the definitions in the suite's release (`CONFORMANCE_CRDS`).
 ///
 /// # Errors
-/// If the variable is not set or does not name a directory; the error says what to do.
+/// As [`from_environment`].
 #[cfg(feature = "node")]
 pub fn conformance_crds() -> Result<PathBuf> {
     directory("CONFORMANCE_CRDS")
 }
 
-/// The conformance tests of session persistence (`PERSISTENCE`), and the definitions that they are about
-/// (`PERSISTENCE_CRDS`): a program and a directory.
+/// The conformance tests of session persistence (`PERSISTENCE`), and the directory of their definitions
+/// (`PERSISTENCE_CRDS`).
 ///
 /// # Errors
-/// If a variable is not set or does not name such a thing; the error says what to do.
+/// As [`from_environment`].
 #[cfg(feature = "node")]
 pub fn persistence() -> Result<(PathBuf, PathBuf)> {
     Ok((from_environment("PERSISTENCE")?, directory("PERSISTENCE_CRDS")?))
 }
 
-/// The program of Envoy Gateway (`ENVOY_GATEWAY`).
+/// Envoy Gateway (`ENVOY_GATEWAY`).
 ///
 /// # Errors
-/// If the variable is not set or does not name a file; the error says what to do.
+/// As [`from_environment`].
 #[cfg(feature = "kube")]
 pub fn envoy_gateway() -> Result<PathBuf> {
     let Some(file) = std::env::var_os("ENVOY_GATEWAY").map(PathBuf::from) else {
@@ -296,25 +294,25 @@ pub fn envoy_gateway() -> Result<PathBuf> {
     Ok(file)
 }
 
-/// The definitions that come with Envoy Gateway (`ENVOY_GATEWAY_CRDS`): a directory.
+/// The directory of Envoy Gateway's definitions (`ENVOY_GATEWAY_CRDS`).
 ///
 /// # Errors
-/// If the variable is not set or does not name a directory; the error says what to do.
+/// As [`from_environment`].
 #[cfg(feature = "kube")]
 pub fn envoy_gateway_crds() -> Result<PathBuf> {
     directory("ENVOY_GATEWAY_CRDS")
 }
 
-/// Istio's control plane (`ISTIOD`): the program `pilot-discovery`.
+/// Istio's control plane, `pilot-discovery` (`ISTIOD`).
 ///
 /// # Errors
-/// If the variable is not set or does not name a file; the error says what to do.
+/// As [`from_environment`].
 #[cfg(feature = "kube")]
 pub fn istiod() -> Result<PathBuf> {
     of_istio("ISTIOD")
 }
 
-/// The definitions of Istio's kinds (`ISTIO_CRDS`): one file.
+/// The file of Istio's definitions (`ISTIO_CRDS`).
 ///
 /// # Errors
 /// As [`istiod`].
@@ -340,10 +338,10 @@ fn directory(variable: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// A Helm chart of Istio's (`ISTIO_PROGRAMS`, a directory): `base` or `istiod`.
+/// A Helm chart of Istio's in the directory `ISTIO_PROGRAMS`: `base` or `istiod`.
 ///
 /// # Errors
-/// If the variable is not set or the chart does not exist; the error says what to do.
+/// As [`from_environment`].
 #[cfg(feature = "node")]
 pub fn istio_chart(name: &str) -> Result<PathBuf> {
     let chart = directory("ISTIO_PROGRAMS")?.join("charts").join(name);
@@ -353,10 +351,10 @@ pub fn istio_chart(name: &str) -> Result<PathBuf> {
     Ok(chart)
 }
 
-/// Runs `limpet` in the root directory of the repository with these arguments, and with `env` added to its environment.
+/// Runs `limpet` in the root directory of the repository, with `env` added to its environment.
 ///
 /// # Errors
-/// If the binary is missing or cannot be started.
+/// If it cannot be started.
 pub fn run_limpet(arguments: &[&str], env: &[(&str, &str)]) -> Result<Output> {
     let limpet = limpet()?;
     Command::new(&limpet)
@@ -370,7 +368,7 @@ pub fn run_limpet(arguments: &[&str], env: &[(&str, &str)]) -> Result<Output> {
 /// The file that an environment variable names.
 ///
 /// # Errors
-/// If the variable is not set or does not name a file; the error says what to do.
+/// As [`from_environment`].
 fn from_environment(variable: &str) -> Result<PathBuf> {
     let Some(value) = std::env::var_os(variable) else {
         bail!("{variable} is not set. `make e2e` builds and fetches what the tests need, and runs them.");
@@ -385,7 +383,7 @@ fn from_environment(variable: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The file that an environment variable names. `remedy` is a sentence that says what sets it.
+/// As [`from_environment`]; `remedy` says what sets the variable.
 #[cfg(any(feature = "browser", feature = "chart", feature = "kube"))]
 fn file_in(variable: &str, remedy: &str) -> Result<PathBuf> {
     let file = std::env::var_os(variable).map(PathBuf::from);

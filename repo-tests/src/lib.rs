@@ -1,4 +1,4 @@
-//! Tests of the repository itself. They are in `tests/`; what they share is here.
+//! Tests of the repository itself, in `tests/`, and what they share.
 
 mod links;
 mod page;
@@ -19,7 +19,7 @@ pub fn checkout() -> PathBuf {
     root.canonicalize().unwrap_or(root)
 }
 
-/// The pages whose blocks are tested: README.md, and those of `docs/`, `design/` and `envoy-configs/`.
+/// The pages with tested blocks: README.md, `docs/`, `design/` and `envoy-configs/`.
 ///
 /// # Errors
 /// If a folder cannot be read.
@@ -30,7 +30,7 @@ pub fn with_tested_blocks() -> io::Result<Vec<PathBuf>> {
     Ok(pages)
 }
 
-/// Every Markdown file below `root`, as paths relative to it, sorted. Hidden folders and what is built are left out.
+/// Every Markdown file below `root`, as sorted relative paths, without hidden folders and build output.
 ///
 /// # Errors
 /// If a folder cannot be read.

@@ -1,4 +1,4 @@
-//! Whether the links between pages lead somewhere.
+//! Checks links between pages.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,8 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::{Link, Page, markdown_files};
 
-/// A message for each link of a Markdown file below `root` whose file or anchor does not exist. Links to other sites
-/// are not followed.
+/// A message for each broken link in Markdown below `root`, without links to other sites.
 ///
 /// # Errors
 /// If a file cannot be read.
@@ -51,7 +50,6 @@ fn problem(root: &Path, pages: &BTreeMap<PathBuf, Page>, from: &Path, link: &Lin
     }
 }
 
-/// Whether it begins with a scheme, as `https:` is one.
 fn is_elsewhere(target: &str) -> bool {
     let Some((scheme, _)) = target.split_once(':') else {
         return false;
@@ -61,7 +59,7 @@ fn is_elsewhere(target: &str) -> bool {
         .all(|character| character.is_ascii_alphanumeric() || "+-.".contains(character))
 }
 
-/// A link's file, relative to the root; `None` if it is outside.
+/// A link's file below the root; `None` if it is outside.
 fn resolved(from: &Path, file: &str) -> Option<PathBuf> {
     if file.is_empty() {
         return Some(from.to_owned());

@@ -1,4 +1,4 @@
-//! A Markdown page: its links, the anchors of its headings, and its blocks of code.
+//! Links, anchors and code blocks of a Markdown page.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,31 +7,31 @@ use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 /// A link of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    /// Its line in the page, from 1.
+    /// Its line, from 1.
     pub line: usize,
-    /// Where it leads, as it is written.
+    /// Its target as written.
     pub target: String,
 }
 
 /// A block of code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
-    /// The line of its fence, from 1: its text begins on the next one.
+    /// The line of its fence, from 1.
     pub line: usize,
-    /// What stands behind the fence: `yaml`, `console,run`. Empty for an indented block, too.
+    /// The text after the fence, such as `yaml` or `console,run`; empty for an indented block.
     pub language: String,
-    /// Its text, without the indentation of a list that it is in.
+    /// Its text, without a list's indentation.
     pub text: String,
 }
 
-/// What other pages can rely on in a page, and what it relies on.
+/// A page's contents, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// In the order of the page; images are links as well.
+    /// Links, also of images.
     pub links: Vec<Link>,
-    /// The anchors of its headings.
+    /// The headings' anchors.
     pub anchors: BTreeSet<String>,
-    /// In the order of the page.
+    /// The code blocks.
     pub blocks: Vec<Block>,
 }
 
@@ -92,7 +92,7 @@ impl Page {
     }
 }
 
-/// The anchor of a heading, as both GitHub and mdBook make it.
+/// A heading's anchor, as on GitHub and in mdBook.
 fn slug(heading: &str) -> String {
     let kept = heading.trim().chars().filter_map(|character| match character {
         ' ' => Some('-'),

@@ -1,25 +1,24 @@
-//! Transcripts: commands, and what they print. `…` stands for anything within a line, and alone on a line for any
-//! lines.
+//! Transcripts of commands and their output. `…` stands for anything within a line, or on its own line for any lines.
 
 use crate::Block;
 
-/// A command, and what it is to print.
+/// A command and its expected output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// Its line in the page, from 1.
     pub line: usize,
-    /// The command, over several lines if it is.
+    /// The command, perhaps in several lines.
     pub command: String,
-    /// What it prints.
+    /// The output.
     pub output: Vec<String>,
-    /// Its exit code, which a line `[exit code 1]` says if it is not 0.
+    /// The exit code, from a line `[exit code 1]`, or 0.
     pub code: i32,
 }
 
-/// The commands of a block, which stand behind `$ `.
+/// The commands of a block, behind `$ `.
 ///
 /// # Errors
-/// If something stands in front of the first command, or an exit code is no number.
+/// If text precedes the first command, or an exit code is no number.
 pub fn steps(block: &Block) -> Result<Vec<Step>, String> {
     let mut steps: Vec<Step> = Vec::new();
     let mut continues = false;
@@ -47,7 +46,7 @@ pub fn steps(block: &Block) -> Result<Vec<Step>, String> {
     Ok(steps)
 }
 
-/// Whether what was printed is as it is expected.
+/// Whether the output is as expected.
 #[must_use]
 pub fn fits<T: AsRef<str>>(expected: &[T], found: &[&str]) -> bool {
     let Some((first, rest)) = expected.split_first() else {

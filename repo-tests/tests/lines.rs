@@ -1,4 +1,4 @@
-//! Lines for people, which are Markdown and comments, have at most 120 columns.
+//! Markdown and comments have at most 120 columns.
 
 use std::fs;
 use std::path::Path;
@@ -6,13 +6,13 @@ use std::path::Path;
 use limpet_repo_tests::{checkout, files};
 
 const LONGEST: usize = 120;
-/// A word that is longer, such as a URL or a path, may stand in a long line.
+/// The length from which a word, such as a URL, may exceed a line.
 const WORD: usize = 80;
 
-/// Folders whose files somebody else writes: tests and tools.
+/// Folders of generated or foreign files.
 const MADE: [&str; 3] = ["golden", "conformance", "vectors"];
 
-/// How comments of a file begin. `None`: nothing in it is for people. The empty text: everything is.
+/// The start of a file's comments. `None`: nothing is for people. Empty: everything is.
 fn comment(path: &Path) -> Option<&'static str> {
     let name = path.file_name()?.to_str()?;
     match path.extension().and_then(|extension| extension.to_str()) {
@@ -23,7 +23,6 @@ fn comment(path: &Path) -> Option<&'static str> {
     }
 }
 
-/// The numbers of the lines for people that are too long.
 fn too_long(text: &str, comment: &str) -> Vec<usize> {
     let mut in_fence = false;
     let mut found = Vec::new();
@@ -32,7 +31,7 @@ fn too_long(text: &str, comment: &str) -> Vec<usize> {
         let borders_code = comment.is_empty() && start.starts_with("```");
         in_fence ^= borders_code;
         let is_table = comment.is_empty() && start.starts_with('|');
-        // What a template fills in cannot be broken.
+        // A template's variables cannot be broken.
         let is_prose = start.starts_with(comment) && !in_fence && !is_table && !start.contains("{{");
         let has_long_word = line.split_whitespace().any(|word| word.chars().count() >= WORD);
         if is_prose && !has_long_word && line.chars().count() > LONGEST {

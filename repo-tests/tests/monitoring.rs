@@ -1,5 +1,5 @@
-//! The dashboard and the alerts name metrics that there are, and pages that there are. What they find is tested with a
-//! Prometheus (`make e2e-monitoring`).
+//! The dashboard and the alerts name existing metrics and pages. `make e2e-monitoring` tests their queries with a
+//! Prometheus.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ fn rules() -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// All texts of the dashboard: queries are among them.
+/// All texts of the dashboard, also queries.
 fn dashboard() -> String {
     fn texts(value: &Value, found: &mut Vec<String>) {
         match value {
@@ -38,7 +38,7 @@ fn dashboard() -> String {
     found.join("\n")
 }
 
-/// The words of a text that begin with this. What ends in `_` is part of a pattern.
+/// The words with this prefix; one that ends in `_` is part of a pattern.
 fn words(text: &str, start: &str) -> BTreeSet<String> {
     let is_part = |character: char| character.is_ascii_alphanumeric() || "_:".contains(character);
     text.split(|character| !is_part(character))
@@ -67,7 +67,7 @@ fn metrics_of_the_controller_are_in_the_reference_and_the_code() {
     }
 }
 
-/// The words of counters in the filter's reference, behind this, in the form that Prometheus has.
+/// The counters in the filter's reference with this prefix, in Prometheus' form.
 fn counters(start: &str) -> BTreeSet<String> {
     let text = read("docs/reference/metrics.md");
     let rows = text
@@ -79,7 +79,7 @@ fn counters(start: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The alternatives of the last group in the pattern of a recording rule.
+/// The alternatives in the last group of a recording rule's pattern.
 fn alternatives(rule: &str) -> BTreeSet<String> {
     let text = rules();
     let behind = text.split_once(&format!("record: {rule}\n")).unwrap().1;

@@ -45,7 +45,7 @@ fn broken_links_are_found_with_page_and_line() {
     assert_eq!(broken_links(folder.path()).unwrap(), expected);
 }
 
-/// The pages that a text names, as `docs/reference/token.md` or `design/measurements.md`.
+/// The pages that a text names, such as `docs/reference/token.md` or `design/measurements.md`.
 fn named_pages(text: &str) -> Vec<&str> {
     let starts = ["docs/", "design/"]
         .into_iter()
@@ -66,7 +66,7 @@ fn pages_that_code_and_comments_name_exist() {
     let mut problems = Vec::new();
     let mut named = 0;
     for path in files(&root).unwrap() {
-        // Links of pages are followed above. What is no text names nothing.
+        // Pages' links are checked above; files without text name nothing.
         let is_page = path.extension().is_some_and(|extension| extension == "md");
         if is_page || path.starts_with("repo-tests") {
             continue;
@@ -148,7 +148,7 @@ fn a_page_that_people_begin_with_has_over_150_lines() {
     }
 }
 
-/// The words in code of a page, without those in blocks.
+/// The words in code of a page, without blocks.
 fn code_words(page: &str) -> BTreeSet<&str> {
     let mut in_block = false;
     let prose = page.lines().filter(|line| {
@@ -208,7 +208,7 @@ fn a_page_for_engineers_names_a_file_that_is_gone() {
     ] {
         let page = read(name);
         for word in code_words(&page) {
-            // Words in angle brackets and asterisks stand for several files.
+            // Words with angle brackets and asterisks stand for several files.
             let is_one = !word.contains(['<', ' ', '*']) && word.contains('/');
             let is_ours = is_one
                 && Path::new(word)
@@ -225,7 +225,7 @@ fn a_page_for_engineers_names_a_file_that_is_gone() {
     assert!(named > 80, "only {named} files were found");
 }
 
-/// The end-to-end tests hold that page to the real products.
+/// End-to-end tests hold that page to the real products.
 #[test]
 fn the_readme_compares_as_the_comparison_does() {
     let rows = |text: &str| -> Vec<String> {
@@ -242,7 +242,7 @@ fn the_readme_compares_as_the_comparison_does() {
     }
 }
 
-/// The rows of the tables of a page whose last column is "Seen by", without their heads.
+/// The rows of tables whose last column is "Seen by".
 fn rows_with_tests(page: &str) -> impl Iterator<Item = &str> {
     let mut seen_by = false;
     page.lines().filter(move |line| {
@@ -252,7 +252,7 @@ fn rows_with_tests(page: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The tests that a row names: words in code of its last column.
+/// The tests in a row's last column.
 fn named_tests(row: &str) -> Vec<&str> {
     let last = row.trim_end_matches([' ', '|']).rsplit(" | ").next();
     let words = last.into_iter().flat_map(|cell| cell.split('`').skip(1).step_by(2));

@@ -1,13 +1,11 @@
-//! Sentences that stop readers: in pages for users and newcomers and in messages of the programs none, in comments no
-//! more than there are.
+//! Sentences that stop readers: none in pages for users and in messages, and no more in comments than there are.
 
 use std::fs;
 use std::path::Path;
 
 use limpet_repo_tests::{checkout, files};
 
-/// A pattern, what to write in its place, and how often comments outside tests have it. A count that is lower now
-/// replaces this one.
+/// A pattern, its replacement, and its count in comments outside tests, which a lower one replaces.
 struct Pattern {
     name: &'static str,
     is_in: fn(&str) -> usize,
@@ -69,7 +67,6 @@ const PATTERNS: [Pattern; 7] = [
     },
 ];
 
-/// The sentences of a text, each as its words in lower case.
 fn sentences(text: &str) -> impl Iterator<Item = Vec<String>> {
     let ends = |c: char| matches!(c, '.' | '!' | '?' | ':' | '|');
     let text = text.replace("\n\n", ".").replace("\n- ", ".");
@@ -86,7 +83,6 @@ fn begins(words: &[String], with: &[&str]) -> bool {
     words.first().is_some_and(|first| with.contains(&first.as_str()))
 }
 
-/// How often any of these phrases is there.
 fn phrases(text: &str, phrases: &[&[&str]]) -> usize {
     let words: Vec<String> = words(text).collect();
     let count = |phrase: &&[&str]| words.windows(phrase.len()).filter(|window| window == phrase).count();
@@ -96,7 +92,7 @@ fn phrases(text: &str, phrases: &[&[&str]]) -> usize {
 /// The head of a table of such sentences, with better ones.
 const EXAMPLES: &str = "| Not | But |";
 
-/// The prose of a page: without code and quotations.
+/// The prose of a page, without code and quotations.
 fn prose_of_page(text: &str) -> String {
     let (mut in_fence, mut in_examples) = (false, false);
     let lines = text.lines().filter(|line| {
@@ -114,7 +110,6 @@ fn prose_of_page(text: &str) -> String {
         .collect()
 }
 
-/// The comments of a file, without those of its tests.
 fn comments(text: &str) -> String {
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let lines = code.lines().filter_map(|line| line.trim_start().strip_prefix("//"));
@@ -142,7 +137,6 @@ fn is_for_users(path: &Path) -> bool {
     is_page && (path.starts_with("docs") || first_pages.iter().any(|page| path == Path::new(page)))
 }
 
-/// A program's own source, not its tests.
 fn is_source(path: &Path) -> bool {
     let is_test = path
         .iter()

@@ -1,5 +1,5 @@
-//! Each target that `make help` lists is part of what runs without a person, or design/testing.md says when to run it.
-//! A target ends what it starts when make ends.
+//! Targets of `make help` run without a person, or design/testing.md says when to run them. Their processes end with
+//! make.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,13 +12,12 @@ use std::time::{Duration, Instant};
 
 use limpet_repo_tests::checkout;
 
-/// What CI and a release run.
+/// The targets that CI and a release run.
 const RUN: [&str; 4] = ["check", "test", "test-all", "e2e-node"];
-/// The page that lists the others, and the heading above them.
 const PAGE: &str = "design/testing.md";
 const BY_HAND: &str = "## By hand";
 
-/// The targets, each with what it names, and those that `make help` lists.
+/// All targets with their text, and those in `make help`.
 fn targets(makefile: &str) -> (BTreeMap<&str, String>, BTreeSet<&str>) {
     let mut targets: BTreeMap<&str, String> = BTreeMap::new();
     let (mut listed, mut current) = (BTreeSet::new(), Vec::new());
@@ -41,13 +40,13 @@ fn targets(makefile: &str) -> (BTreeMap<&str, String>, BTreeSet<&str>) {
     (targets, listed)
 }
 
-/// What a person has to run.
+/// The targets for a person.
 fn left_out(makefile: &str) -> Option<BTreeSet<&str>> {
     let parts = makefile.lines().find_map(|line| line.strip_prefix("parts :="))?;
     let (targets, listed) = targets(makefile);
     let is_named = |text: &str, target: &str| {
         let text = text.replace("$(parts)", parts);
-        // A part of a run, a call of make, or what another target needs first.
+        // As a part, a call of make, or a prerequisite.
         let mut calls = [": ", "$(MAKE) "].map(|before| format!("{before}{target}")).into_iter();
         let ends = |after: &str| after.chars().next().is_none_or(|next| " \"\n".contains(next));
         let needs = text.lines().next().unwrap_or_default();
@@ -100,8 +99,8 @@ fn what_a_run_names_is_covered() {
     assert_eq!(left_out(makefile), Some(BTreeSet::from(["d"])));
 }
 
-/// A checkout whose tools do nothing, but for those that start a target's servers: they tell their process id in the
-/// file `started`, and stay. Programs that recipes call are in `programs`.
+/// A checkout with tools that do nothing, or write a server's process id to `started` and stay, and with `programs` for
+/// recipes.
 fn stand_ins(folder: &Path) -> io::Result<()> {
     let tools = checkout().join("e2e/tools");
     let (ours, programs) = (folder.join("e2e/tools"), folder.join("programs"));
@@ -126,7 +125,6 @@ fn stand_ins(folder: &Path) -> io::Result<()> {
     called.iter().try_for_each(|name| write(&programs.join(name), ""))
 }
 
-/// Waits for at most ten seconds.
 fn soon<T>(mut check: impl FnMut() -> Option<T>) -> Option<T> {
     let started = Instant::now();
     loop {
@@ -138,13 +136,13 @@ fn soon<T>(mut check: impl FnMut() -> Option<T>) -> Option<T> {
     }
 }
 
-/// What is wrong, if what this target starts does not end when SIGTERM reaches make.
+/// What is wrong, if the target's processes outlive a SIGTERM to make.
 fn outlives_make(target: &str) -> io::Result<Option<String>> {
     let folder = tempfile::tempdir()?;
     stand_ins(folder.path())?;
     let path = std::env::var("PATH").unwrap_or_default();
     let mut make = Command::new("make");
-    // These tests may run in a make.
+    // A make may run this test.
     for variable in ["MAKEFLAGS", "MFLAGS", "MAKELEVEL", "CARGO_TARGET_DIR"] {
         make.env_remove(variable);
     }
@@ -159,7 +157,7 @@ fn outlives_make(target: &str) -> io::Result<Option<String>> {
     let send = |signal: &str, to: u32| Command::new("kill").args([signal, &to.to_string()]).status();
     send("-TERM", make.id())?;
     make.wait()?;
-    // What has ended has no arguments, but stays until its parent asks how.
+    // An ended process has no arguments, but exists until its parent waits.
     let arguments = || fs::read(format!("/proc/{server}/cmdline")).unwrap_or_default();
     if soon(|| arguments().is_empty().then_some(())).is_some() {
         return Ok(None);
@@ -177,7 +175,7 @@ fn what_make_starts_outlives_a_sigterm_to_make() {
         .iter()
         .filter(|(_, text)| starts(text))
         .map(|(target, _)| *target);
-    // Those that start them in another way, or call make.
+    // These start servers differently, or call make.
     let others = [
         "e2e-images",
         "e2e-kube-wasm",

@@ -53,7 +53,7 @@ fn main() {
     );
 }
 
-/// Each route has a host, a rule with a session, and a Service of its own, in one of fifty namespaces.
+/// Each route has a host, a rule with a session, and a Service, in one of fifty namespaces.
 fn world(count: usize) -> Objects {
     let mut objects = Objects::default();
     let class = json!({"metadata": {"name": "limpet"}, "spec": {"controllerName": "limpet.dev/controller"}});

@@ -1,4 +1,4 @@
-//! The addresses of a Gateway: those that its Envoys' Service has, and those that it asks for.
+//! The addresses of a Gateway: its Envoys' Service's, and those that it asks for.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,7 +8,6 @@ use super::envoys::Envoys;
 use super::reports::{Address, Condition};
 use limpet_api::{AddressRequest, GatewaySpec, Object, ObjectName, ServiceSpec};
 
-/// `Accepted: False` if an address has a type that is not supported.
 pub(super) fn unsupported(gateway: &GatewaySpec) -> Option<Condition> {
     let mut addresses = gateway.addresses.iter().enumerate();
     let (index, _) = addresses.find(|(_, address)| !["IPAddress", "Hostname"].contains(&kind(address)))?;
@@ -20,7 +19,7 @@ pub(super) fn unsupported(gateway: &GatewaySpec) -> Option<Condition> {
 /// The most that a status may have.
 const ADDRESSES: usize = 16;
 
-/// Where a Gateway can be reached; `None`: no Service is known, or not yet where its pods are.
+/// The addresses of a Gateway; `None`: no Service is known, or not yet where its pods are.
 pub(super) fn of_gateway(envoys: &Envoys, objects: &Objects) -> Option<Vec<Address>> {
     let name = envoys.service.as_ref()?;
     let Some(service) = objects.services.get(name) else {
@@ -34,13 +33,13 @@ pub(super) fn of_gateway(envoys: &Envoys, objects: &Objects) -> Option<Vec<Addre
     Some(addresses)
 }
 
-/// Whether a Service is reached by a port of its nodes. From outside, nothing else leads to it.
+/// Whether a Service is reached by a port of its nodes, and by nothing else from outside.
 #[must_use]
 pub fn is_node_port(service: &ServiceSpec) -> bool {
     service.kind.as_deref() == Some("NodePort")
 }
 
-/// Of the nodes with a ready pod: without one, a node leads nowhere if `externalTrafficPolicy` is `Local`.
+/// Addresses of nodes with a ready pod: without one, a node leads nowhere if `externalTrafficPolicy` is `Local`.
 fn of_nodes(service: &ObjectName, objects: &Objects) -> Option<Vec<Address>> {
     let nodes = objects.readiness.get(service)?.nodes.iter();
     let known = nodes.filter_map(|node| objects.nodes.get(&ObjectName::new("", node))?.as_ref().ok());
@@ -54,7 +53,6 @@ fn ip(value: &str) -> Address {
     }
 }
 
-/// What a Service has, by its type.
 fn of_service(service: &ServiceSpec) -> Vec<Address> {
     let host = |value: &String| Address {
         kind: "Hostname",
@@ -79,8 +77,7 @@ fn of_service(service: &ServiceSpec) -> Vec<Address> {
     addresses
 }
 
-/// `Programmed: False` if the Gateway has no address, or not one that it asks for. `addresses` are those that it has,
-/// if that is known.
+/// `Programmed: False` if the Gateway has no address, or not one that it asks for. `addresses`: its own, if known.
 pub(super) fn missing(
     gateway: &GatewaySpec,
     envoys: &Envoys,
@@ -157,8 +154,7 @@ fn without_node(service: &ObjectName, objects: &Objects) -> String {
     })
 }
 
-/// `Programmed: False` if none of the Envoys that the controller keeps is ready: their Service leads nowhere, although
-/// they may have acknowledged everything.
+/// `Programmed: False` if none of the Envoys that the controller keeps is ready: their Service leads nowhere.
 pub(super) fn unready(envoys: &Envoys, objects: &Objects) -> Option<Condition> {
     envoys.deployment.as_ref()?;
     let service = envoys.service.as_ref()?;
@@ -175,7 +171,6 @@ fn is_ip(text: &str) -> bool {
     text.parse::<IpAddr>().is_ok()
 }
 
-/// One address may be written in several ways.
 fn is_same(one: &str, other: &str) -> bool {
     match (one.parse::<IpAddr>(), other.parse::<IpAddr>()) {
         (Ok(one), Ok(other)) => one == other,

@@ -1,5 +1,4 @@
-//! Services with `sessionAffinity: ClientIP`: the client's address holds the session, as kube-proxy has it. It lasts
-//! for so long after its last use, for each port of a Service on its own.
+//! Services with `sessionAffinity: ClientIP`: the client's address holds the session, for each port of a Service.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,15 +8,15 @@ use super::{Objects, problem::Problem};
 use limpet_api::{Kind, ObjectName, ObjectRef, ServiceSpec};
 use limpet_core::config::schema::{PolicyConfig, SourceConfig};
 
-/// What the API server fills in.
+/// Seconds that the API server fills in.
 const DEFAULT_TIMEOUT: u32 = 10_800;
 /// A day: the longest one that the API server accepts.
 const MAX_TIMEOUT: u32 = 86_400;
 
-/// How long the affinity of a Service lasts after its last use; `None` if it has none.
+/// How long the affinity of a Service lasts after its last use, if it has any.
 ///
 /// # Errors
-/// If its fields are not what the API server would accept.
+/// If the API server would not accept its fields.
 pub(super) fn of(service: &ServiceSpec) -> Result<Option<Duration>, Problem> {
     match service.session_affinity.as_deref() {
         None | Some("None") => return Ok(None),
@@ -41,13 +40,13 @@ pub(super) fn of(service: &ServiceSpec) -> Result<Option<Duration>, Problem> {
     })
 }
 
-/// The same for a Service by its name. One with a mistake has no affinity, and [`problems`] tells of it.
+/// As [`of`]. A Service with a mistake, which [`problems`] reports, has no affinity.
 pub(super) fn of_named(objects: &Objects, service: &ObjectName) -> Option<Duration> {
     of(&objects.services.get(service)?.spec).ok().flatten()
 }
 
-/// The sessions of a Service with affinity. A client is one address, all of it, and gets another endpoint at once when
-/// its own is gone.
+/// The sessions of a Service with affinity. A client is its whole address, and gets another endpoint at once when its
+/// own is gone.
 pub(super) fn policy(timeout: Duration) -> PolicyConfig {
     PolicyConfig {
         source: Some(SourceConfig {
@@ -59,12 +58,12 @@ pub(super) fn policy(timeout: Duration) -> PolicyConfig {
     }
 }
 
-/// The scope of the sessions of a Service's port. All rules that lead to it share them.
+/// The scope of the sessions of a Service's port, shared by all rules that lead to it.
 pub(super) fn scope(service: &ObjectName, port: u16) -> String {
     format!("service/{}/{}/{port}", service.namespace, service.name)
 }
 
-/// What is wrong with the affinity of Services. Only those from files can have such a mistake.
+/// Problems of Services' affinity, which only Services from files can have.
 pub(super) fn problems(objects: &Objects) -> BTreeMap<ObjectRef, Condition> {
     let wrong = objects.services.iter().filter_map(|(name, service)| {
         let Problem { field, message } = of(&service.spec).err()?;

@@ -26,13 +26,12 @@ type Precedence<'a> = (
     (Kind, usize, usize),
 );
 
-/// The place of what is answered with 500 only if no rule takes it.
+/// The place of matches that are answered with 500 only if no rule takes them.
 const LAST: u8 = 3;
 
-/// The routes of each listener, by Gateway and place, at their hosts.
 type FoundRoutes<'a> = BTreeMap<(&'a ObjectName, usize), BTreeMap<Hostname, Vec<(Precedence<'a>, Route)>>>;
 
-/// The graph. `sessions` has an entry for each of `routes`, with a session for each of its rules.
+/// `sessions` has an entry for each of `routes`, with a session for each of its rules.
 pub(super) fn assemble(
     objects: &Objects,
     gateways: &BTreeMap<&ObjectName, GatewayState<'_>>,
@@ -52,7 +51,7 @@ pub(super) fn assemble(
             continue;
         }
         if route.quarantined.is_some() {
-            // Its hosts stay its own, even without any match: their requests must not go to a less specific host.
+            // Its hosts stay its own: their requests must not go to a less specific host.
             add_to_hosts(&mut found, &served, None);
         }
         let namespace: Arc<str> = route.object.name.namespace.as_str().into();
@@ -98,7 +97,6 @@ fn add_to_hosts<'a>(found: &mut FoundRoutes<'a>, served: &[&'a Attachment], made
     }
 }
 
-/// Says that a route of this namespace leads to the backends of its rule.
 fn add_led_from(graph: &mut Graph, rule: &RouteRule<'_>, namespace: &Arc<str>) {
     for backend in &rule.backends {
         let namespaces = Arc::make_mut(graph.led_from.entry(backend.spec.service.clone()).or_default());
@@ -110,7 +108,6 @@ fn add_led_from(graph: &mut Graph, rule: &RouteRule<'_>, namespace: &Arc<str>) {
     }
 }
 
-/// What the matches of a rule become: those that are followed, and those that are answered with 500.
 fn routes_of<'a>(
     route: &'a RouteState<'_>,
     (index, rule): (usize, &RouteRule<'_>),
@@ -128,7 +125,7 @@ fn routes_of<'a>(
     followed.chain(otherwise)
 }
 
-/// The routes without what put them into order, and without the room for it.
+/// The routes without their order, and without the room for it.
 fn alone(routes: Vec<(Precedence<'_>, Route)>) -> Vec<Route> {
     let mut alone: Vec<Route> = routes.into_iter().map(|(_, route)| route).collect();
     alone.shrink_to_fit();
@@ -151,7 +148,7 @@ fn add_clusters(graph: &mut Graph, rule: &RouteRule<'_>, session: &Session, all:
             .clusters
             .entry(backend.cluster.clone())
             .or_insert_with(|| Arc::new(backend.spec.clone()));
-        // Of a Service, `all` may have sessions that only routes of IngressRoutes use, whose clusters are others.
+        // `all` may have sessions of a Service that only routes of IngressRoutes use, whose clusters are others.
         if *session == Session::Destinations {
             Arc::make_mut(cluster).session = own_session(backend, all);
         }
@@ -178,7 +175,7 @@ pub(super) fn own_session(backend: &Backend, all: &Sessions) -> Option<SessionUs
     }
 }
 
-/// Whether the client's address chooses the endpoint of a rule's requests, where they have no token.
+/// Whether the client's address chooses the endpoint of requests without a token.
 fn is_by_address(backend: &Backend, session: &Session, all: &Sessions) -> bool {
     let has_table = |used: &SessionUse| {
         all.policies
@@ -234,7 +231,6 @@ fn make(rule: &RouteRule<'_>, matches: &Match, session: &Session, all: &Sessions
     }
 }
 
-/// Answers what may be meant by a rule whose matches cannot be read.
 fn refuse(rule: &RouteRule<'_>, matches: &Match) -> Route {
     let problems = rule.refused.iter().map(|refused| &refused.problem);
     let problems: Vec<String> = problems
@@ -285,7 +281,7 @@ fn gateway<'a>(name: &'a ObjectName, state: &GatewayState<'_>, found: &mut Found
         hosts.retain(|hostname, _| {
             !others().any(|(_, other)| other.hostname.contains(hostname) && listener.hostname.contains(&other.hostname))
         });
-        // A request without a route here gets 404 and does not fall through to a less specific listener.
+        // A request without a route here gets 404 from this listener.
         hosts.entry(listener.hostname.clone()).or_default();
         let virtual_hosts = hosts.into_iter().map(|(hostname, mut routes)| {
             routes.sort_by_key(|(precedence, _)| *precedence);

@@ -1,7 +1,6 @@
 //! The status of `BackendTLSPolicy`, by GEP-713 and GEP-1897.
 //!
-//! The ancestors are the Gateways whose rules lead to the targets. A policy without such a rule gets no entry, and is
-//! reported elsewhere.
+//! The ancestors are the Gateways whose rules lead to the targets. Without such a rule, a policy gets no entry.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +14,6 @@ use super::routes::RouteState;
 use super::sessions::{MAX_ANCESTORS, Remarks, ancestor, keep_oldest};
 use limpet_api::{BackendRef, Kind, ObjectName, ObjectRef, ServicePort};
 
-/// What became of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome<'p> {
     /// The policy counts.
@@ -31,7 +29,7 @@ enum Outcome<'p> {
 /// The Gateways whose rules lead to a port of a backend. An XBackend has no ports.
 type Reached<'a> = BTreeMap<RuleBackend, BTreeMap<Option<u16>, BTreeSet<&'a ObjectName>>>;
 
-/// Reports on all policies, and what is wrong with them that is of none of their ancestors.
+/// Reports on all policies, and findings that are of none of their ancestors.
 pub(super) fn reports(
     objects: &Objects,
     policies: &TlsPolicies<'_>,
@@ -64,7 +62,6 @@ pub(super) fn reports(
     (reports, without_status)
 }
 
-/// What rules lead to, whether it can be used or not.
 fn reached<'a>(objects: &'a Objects, routes: &'a [RouteState<'_>], references: &References<'_>) -> Reached<'a> {
     let mut reached = Reached::new();
     for route in routes {
@@ -143,7 +140,6 @@ impl<'p> Statuses<'p> {
         Condition::fails("Programmed", "NoRoute", remarks.to_string())
     }
 
-    /// The targets that do not exist, of a policy that has others.
     fn missing_targets(&self, policy: &'p TlsPolicy<'p>) -> Option<Condition> {
         let (existing, missing) = self.targets(policy);
         if existing.is_empty() || missing.is_empty() || policy.content.tls.is_err() {
@@ -154,7 +150,6 @@ impl<'p> Statuses<'p> {
         Some(Condition::fails("ResolvedRefs", "TargetNotFound", remarks.to_string()))
     }
 
-    /// The targets that exist, and the others.
     fn targets(&self, policy: &'p TlsPolicy<'p>) -> (Vec<Target<'p>>, Vec<(Target<'p>, Outcome<'p>)>) {
         let targets = policy.targets().flatten();
         let (existing, missing): (Vec<Target<'_>>, Vec<Target<'_>>) = targets.partition(|target| self.exists(target));
@@ -175,7 +170,6 @@ impl<'p> Statuses<'p> {
         }
     }
 
-    /// What is missing of a target that does not exist.
     fn missing(&self, target: &Target<'_>) -> Outcome<'p> {
         if target.port.is_some() && self.has_backend(target) {
             Outcome::NoPort
@@ -234,7 +228,7 @@ fn conditions(policy: &TlsPolicy<'_>, targets: &[&(Target<'_>, Outcome<'_>)]) ->
     [Some(accepted), resolved, partly].into_iter().flatten().collect()
 }
 
-/// What of the policy has no effect.
+/// Parts of the policy without effect.
 fn remarks(policy: &TlsPolicy<'_>, targets: &[&(Target<'_>, Outcome<'_>)]) -> Remarks {
     let mut remarks = Remarks::default();
     add_outcomes(&mut remarks, targets);

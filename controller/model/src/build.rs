@@ -22,18 +22,17 @@ use super::{
 };
 use limpet_api::{Kind, ObjectName, ObjectRef};
 
-/// How often to build at most until the memory leads to itself. More than three times were never needed.
+/// The most builds until the memory leads to itself. More than three were never needed.
 pub(super) const MOST_BUILDS: usize = 8;
 
-/// The graph that `objects` describe, and a report on each object.
+/// Builds the graph of `objects`, and a report on each object.
 #[must_use]
 pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
     let built = build_within(objects, settings, Context::default());
     (built.graph, built.reports)
 }
 
-/// The same, and why the rules of one route have the sessions that they have. There are none of a route that attaches
-/// to none of our Gateways.
+/// As [`build`], and explains the sessions of one route's rules, if it attaches to any of our Gateways.
 #[must_use]
 pub fn explain(objects: &Objects, settings: &Settings, route: &ObjectRef) -> (Graph, Reports, Vec<RuleExplanation>) {
     let context = Context {
@@ -44,8 +43,7 @@ pub fn explain(objects: &Objects, settings: &Settings, route: &ObjectRef) -> (Gr
     (built.graph, built.reports, built.explained)
 }
 
-/// As [`build`]. What is forgotten because there is no room for it is not known to the
-/// next build, nor to another replica. So the graph is built without it.
+/// As [`build`]. The next build and other replicas do not know what is forgotten, so the graph is built without it.
 pub(super) fn build_within(objects: &Objects, settings: &Settings, context: Context<'_>) -> Built {
     let mut built = build_with_stand_ins(objects, settings, context);
     let mut again: Option<Objects> = None;
@@ -61,21 +59,17 @@ pub(super) fn build_within(objects: &Objects, settings: &Settings, context: Cont
     built
 }
 
-/// What a build makes.
 pub(super) struct Built {
     pub(super) graph: Graph,
     pub(super) reports: Reports,
     explained: Vec<RuleExplanation>,
-    /// What its sessions have in common with others.
     pub(super) in_common: InCommon,
-    /// The objects that say of their sessions what cannot be followed.
+    /// Objects whose sessions cannot be followed.
     wrong: BTreeMap<ObjectRef, Wrong>,
-    /// Whether something was forgotten because there is no room for it.
     forgot: bool,
 }
 
-/// Builds with what objects said of their sessions before, where these cannot be followed. Whatever is forgotten, it is
-/// not built again.
+/// Builds with former sessions, where the present ones cannot be followed, and not again where something is forgotten.
 pub(super) fn build_with_stand_ins(objects: &Objects, settings: &Settings, context: Context<'_>) -> Built {
     let mut built = build_once(objects, settings, context);
     while let Some(objects) = objects.with_stand_ins(&built.wrong) {
@@ -92,7 +86,6 @@ pub(super) fn build_with_stand_ins(objects: &Objects, settings: &Settings, conte
     built
 }
 
-/// Builds once: reads the objects, decides on sessions, assembles the graph, and reports.
 fn build_once(objects: &Objects, settings: &Settings, context: Context<'_>) -> Built {
     // Another control plane serves the policies itself.
     let tls = if settings.judges() {
@@ -151,7 +144,6 @@ fn build_once(objects: &Objects, settings: &Settings, context: Context<'_>) -> B
     }
 }
 
-/// The Envoys of each Gateway, if anything is known of them.
 fn envoys(gateways: &BTreeMap<&ObjectName, GatewayState<'_>>) -> Map<ObjectName, Envoys> {
     let known = gateways
         .iter()
@@ -159,7 +151,6 @@ fn envoys(gateways: &BTreeMap<&ObjectName, GatewayState<'_>>) -> Map<ObjectName,
     shared(known.map(|(name, gateway)| ((*name).clone(), gateway.envoys.clone())))
 }
 
-/// The sessions of the rules of each route, and of Contour's.
 struct DecidedRules<'a> {
     routes: &'a [RouteState<'a>],
     of_routes: Vec<Vec<RuleSession>>,
@@ -167,7 +158,7 @@ struct DecidedRules<'a> {
 }
 
 impl<'a> DecidedRules<'a> {
-    /// Decides on all at once. The `Sessions` are without the rules' sessions.
+    /// The `Sessions` are without the rules' sessions.
     fn decide(
         objects: &Objects,
         settings: &Settings,
@@ -200,7 +191,7 @@ impl<'a> DecidedRules<'a> {
         self.routes.iter().zip(self.of_routes.iter().map(Vec::as_slice))
     }
 
-    /// What the next build has to know. `graph`: with all rules.
+    /// `graph`: with all rules.
     fn memory(&self, objects: &Objects, settings: &Settings, graph: &Graph, judged: &AllJudged) -> Memory {
         let with_sessions: BTreeSet<&ObjectRef> = graph.rules.values().map(|rule| &rule.route).collect();
         // Also those with sessions that no policy or rule asks for, by `sessionAffinity`: these have no name.
@@ -214,7 +205,6 @@ impl<'a> DecidedRules<'a> {
         }
     }
 
-    /// Why the rules of the route to explain have their sessions, whether it is one of these or Contour's.
     fn explained(
         &self,
         context: Context<'_>,
@@ -249,8 +239,7 @@ impl<'a> DecidedRules<'a> {
     }
 }
 
-/// Says beforehand that rules without a name may lose their sessions, and which names would keep them. One such rule is
-/// always known again.
+/// Warns that rules without a name may lose their sessions, unless there is only one, and which names would keep them.
 fn note_unnamed(route: &RouteState<'_>, sessions: &mut [RuleSession]) {
     let rules = route.rules.iter().zip(&*sessions);
     let unnamed = rules.filter(|(rule, session)| rule.own_name.is_none() && session.asked_by.is_some());

@@ -21,7 +21,7 @@ impl fmt::Debug for Certificate {
     }
 }
 
-/// Certificates of authorities, in PEM and nothing else. At least one. A copy shares all texts.
+/// Certificates of authorities, at least one, in PEM and nothing else. A copy shares all texts.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Authorities {
     /// Made once: each route and each cluster asks for it.
@@ -30,7 +30,7 @@ pub struct Authorities {
 }
 
 impl Authorities {
-    /// Those with this text.
+    /// Takes this text.
     #[must_use]
     pub fn of_pem(pem: &str) -> Self {
         Self {
@@ -39,7 +39,7 @@ impl Authorities {
         }
     }
 
-    /// All of them, whatever their order; `None` if there are none.
+    /// All of them, independent of their order; `None` if there are none.
     pub(crate) fn joined(mut all: Vec<&Self>) -> Option<Self> {
         all.sort_unstable_by_key(|one| &one.name);
         all.dedup_by_key(|one| &one.name);
@@ -59,19 +59,18 @@ impl Authorities {
         self.texts.iter().map(|text| &**text).collect()
     }
 
-    /// The number of bytes of the text.
     pub(crate) fn bytes(&self) -> usize {
         self.texts.iter().map(|text| text.len()).sum()
     }
 
-    /// A name that is made from the content: equal authorities are one.
+    /// A hash of the content: equal authorities are one.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 }
 
-/// Only their name is written.
+/// Writes only their name.
 impl Serialize for Authorities {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.name)

@@ -14,7 +14,7 @@ use super::few::FewMap;
 pub struct EndpointSlice {
     /// The Service that it belongs to, by its label `kubernetes.io/service-name`.
     pub service: ObjectName,
-    /// The number of each port, by name. The name is empty if the Service has one port only.
+    /// The ports by name, which is empty if the Service has one port only.
     pub ports: FewMap<String, u16>,
     /// Its endpoints.
     pub endpoints: Vec<SliceEndpoint>,
@@ -25,26 +25,26 @@ pub struct EndpointSlice {
 pub struct SliceEndpoint {
     /// Its address.
     pub address: IpAddr,
-    /// Which sessions may use it.
+    /// The sessions that may use it.
     pub state: EndpointState,
-    /// The uid of the pod that has the address. The same address with another owner is another backend.
+    /// The uid of the address's pod. With another owner, the address is another backend.
     pub owner: Option<Arc<str>>,
-    /// The name of the pod.
+    /// The pod's name.
     pub pod: Option<Arc<str>>,
-    /// The node that the pod runs on.
+    /// The pod's node.
     pub node: Option<Arc<str>>,
 }
 
 /// Where the pods of a Service can be reached.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Readiness {
-    /// Whether one of them is ready.
+    /// Whether a pod is ready.
     pub any: bool,
     /// The nodes with a ready one.
     pub nodes: BTreeSet<Arc<str>>,
 }
 
-/// Which sessions may use an endpoint.
+/// The sessions that may use an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EndpointState {
     /// New sessions and existing ones (`ready`).
@@ -61,11 +61,11 @@ pub const DRAIN: &str = "session.limpet.dev/drain";
 pub struct Endpoint {
     /// Address and port.
     pub address: SocketAddr,
-    /// Which sessions may use it.
+    /// The sessions that may use it.
     pub state: EndpointState,
-    /// The uid of the pod that has the address.
+    /// The uid of the address's pod.
     pub owner: Option<Arc<str>>,
-    /// The name of the pod.
+    /// The pod's name.
     pub pod: Option<Arc<str>>,
 }
 
@@ -106,15 +106,14 @@ struct TargetRef {
 }
 
 impl EndpointSlice {
-    /// Keeps what counts of a slice of this Service. Ports that are not TCP, addresses that are names, and endpoints
-    /// that no session may use are left out.
+    /// Reads a slice of this Service, without ports other than TCP, named addresses, and endpoints that no session may
+    /// use.
     #[must_use]
     pub fn read(service: ObjectName, ports: Vec<RawPort>, endpoints: Vec<RawEndpoint>) -> Self {
         let ports = ports
             .into_iter()
             .filter(|port| matches!(port.protocol.as_deref(), None | Some("TCP")))
             .filter_map(|port| Some((port.name.unwrap_or_default(), port.number?)));
-        // Many endpoints share a node.
         let mut nodes = BTreeSet::new();
         let endpoints = endpoints.into_iter();
         let mut endpoints: Vec<SliceEndpoint> = endpoints.filter_map(|raw| raw.kept(&mut nodes)).collect();
@@ -128,8 +127,7 @@ impl EndpointSlice {
 }
 
 impl RawEndpoint {
-    /// Only the first address counts (discovery.k8s.io/v1, `Endpoint.addresses`). The names in FQDN slices are left
-    /// out.
+    /// Only the first address counts (discovery.k8s.io/v1, `Endpoint.addresses`). Names in FQDN slices are left out.
     fn kept(self, nodes: &mut BTreeSet<Arc<str>>) -> Option<SliceEndpoint> {
         let address: IpAddr = self.addresses.first()?.parse().ok()?;
         let state = self.conditions.unwrap_or_default().state()?;
@@ -146,7 +144,7 @@ impl RawEndpoint {
     }
 }
 
-/// The name, one allocation for all who ask.
+/// Many endpoints share the allocation of a name.
 fn shared(known: &mut BTreeSet<Arc<str>>, name: &str) -> Arc<str> {
     if let Some(known) = known.get(name) {
         return Arc::clone(known);
@@ -157,8 +155,7 @@ fn shared(known: &mut BTreeSet<Arc<str>>, name: &str) -> Arc<str> {
 }
 
 impl Conditions {
-    /// An unknown `ready` counts as true and an unknown `terminating` as false; an unknown `serving` is the same as
-    /// `ready`.
+    /// An unknown `ready` counts as true and an unknown `terminating` as false; an unknown `serving` is `ready`.
     fn state(&self) -> Option<EndpointState> {
         let ready = self.ready.unwrap_or(true);
         if ready {

@@ -1,4 +1,4 @@
-//! Why the rules of a route have the sessions that they have, put together from what the other modules decided.
+//! Why the rules of a route have their sessions, put together from what other modules decided.
 
 use super::assemble::own_session;
 use super::explanation::{DestinationExplanation, RuleExplanation, SessionExplanation};
@@ -80,7 +80,6 @@ fn invalid(destination: &Destination, reason: &str) -> DestinationExplanation {
     }
 }
 
-/// `own`: the sessions of the destination, where these count.
 pub(super) fn to(
     weight: u32,
     backend: &Backend,

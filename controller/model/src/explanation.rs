@@ -16,23 +16,23 @@ pub struct RuleExplanation {
     /// The route.
     #[serde(serialize_with = "text")]
     pub route: ObjectRef,
-    /// The rule's path in the route, like `spec.rules[2]`.
+    /// Its path in the route, like `spec.rules[2]`.
     pub field: String,
-    /// The name that it has in the route.
+    /// Its name in the route.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The rule's name in Envoy: the scope of its own sessions.
+    /// Its name in Envoy: the scope of its own sessions.
     pub scope: Text,
     /// The Gateways that it attaches to.
     pub gateways: Vec<ObjectName>,
     /// The hosts that it is served for.
     pub hosts: Vec<String>,
-    /// What might say which sessions it has, in the order of precedence.
+    /// Sources of its sessions, in the order of precedence.
     pub contenders: Vec<Contender>,
-    /// Why there are no sessions although an object asks for them, and what of the rule cannot be followed.
+    /// Why there are no sessions although an object asks for them, and fields that cannot be followed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
-    /// What else is to be known of its sessions.
+    /// Further notes on its sessions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// Its sessions, unless its destinations have them or there are none.
@@ -46,7 +46,7 @@ pub struct RuleExplanation {
 }
 
 impl RuleExplanation {
-    /// Whether a person means this rule: by its name, its place in the route, or its scope.
+    /// Whether a person means this rule, by its name, its place in the route, or its scope.
     #[must_use]
     pub fn is_called(&self, name: &str) -> bool {
         let last = self.scope.rsplit_once('/').map(|(_, last)| last);
@@ -75,7 +75,7 @@ impl fmt::Display for RuleExplanation {
     }
 }
 
-/// A source that might say which sessions a rule has.
+/// A source of a rule's sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Contender {
@@ -91,13 +91,13 @@ pub struct Contender {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionExplanation {
-    /// The name of its policy in the filter's configuration.
+    /// The policy's name in the filter's configuration.
     pub policy: Text,
     /// The scope of its tokens.
     pub scope: Text,
     /// The policy.
     pub config: PolicyConfig,
-    /// The fields of the policy, and what each came from.
+    /// The fields of the policy with their origins.
     pub fields: Vec<FieldExplanation>,
 }
 
@@ -119,11 +119,11 @@ pub struct FieldExplanation {
     pub field: String,
     /// Its value; null if there is none.
     pub value: Value,
-    /// What it came from.
+    /// Its origin.
     pub from: FieldOrigin,
 }
 
-/// What a field came from.
+/// The origin of a field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum FieldOrigin {
@@ -146,12 +146,12 @@ pub enum FieldOrigin {
         /// The path of the field.
         field: String,
     },
-    /// What was remembered of an object before its definition changed.
+    /// An object, before its definition changed.
     Memory {
         /// The object.
         object: String,
     },
-    /// What the controller gives where no object says anything.
+    /// The controller, where no object says anything.
     Default {
         /// Why.
         why: &'static str,
@@ -191,7 +191,7 @@ pub struct DestinationExplanation {
     /// The number of the Service's port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// The name of the Service's port, as EndpointSlices have it.
+    /// The port's name, as EndpointSlices have it.
     #[serde(skip)]
     pub port_name: String,
     /// Why its requests are answered with status 500.

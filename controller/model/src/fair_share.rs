@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// How much each of several parties may have, so that all have `room` in common: what one leaves of its equal part is
-/// for the others. [`usize::MAX`] if there is room for everything.
+/// The share of each of several parties of `room`: the rest of a party's equal part is for the others. [`usize::MAX`]
+/// if there is room for everything.
 #[must_use]
 pub fn fair_share(wanted: impl IntoIterator<Item = usize>, room: usize) -> usize {
     let mut all = WantedSizes::default();
@@ -12,12 +12,12 @@ pub fn fair_share(wanted: impl IntoIterator<Item = usize>, room: usize) -> usize
     all.share(room)
 }
 
-/// How many parties want how much. Their share is found by a look at each size that is smaller than it. These differ
-/// and fit into the room together, so there are `√(2 × room)` of them at most, however many parties there are.
+/// How many parties want how much. Finding their share looks at each smaller size: at most `√(2 × room)`, since these
+/// differ and fit into the room together.
 #[derive(Debug, Default)]
 pub struct WantedSizes {
     parties: usize,
-    /// The number of parties, by what each of them wants.
+    /// The number of parties, by size.
     by_size: BTreeMap<usize, usize>,
 }
 
@@ -73,7 +73,7 @@ pub fn beyond_share<K, T: Ord>(all: BTreeMap<K, Vec<T>>, room: usize) -> Vec<T> 
     least.collect()
 }
 
-/// The first of what each of several parties has, with its size, as far as its share of `room` goes ([`fair_share`]).
+/// The first of what each of several parties has, with its size, within its share of `room` ([`fair_share`]).
 #[must_use]
 pub fn within_share<K, T>(all: BTreeMap<K, Vec<(T, usize)>>, room: usize) -> Vec<T> {
     let sizes = all.values().map(|of| of.iter().map(|(_, size)| size).sum());

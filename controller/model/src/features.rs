@@ -1,7 +1,7 @@
 //! What the Gateway API calls features.
 
-/// The supported features by the names of the Gateway API's conformance suite, in alphabetical order as the API
-/// demands. `docs/reference/gateway-api.md` names the test of each one: a new feature is a line here and a row there.
+/// Names of the Gateway API's conformance suite, in alphabetical order as the API demands.
+/// `docs/reference/gateway-api.md` has the test of each one.
 pub const SUPPORTED_FEATURES: &[&str] = &[
     "BackendTLSPolicy",
     "BackendTLSPolicySANValidation",

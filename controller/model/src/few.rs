@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// With more entries, a map becomes a tree.
+/// A map with more entries is a tree.
 const FEW: usize = 16;
-/// So many entries get no room but their own.
+/// So many entries reserve no further room.
 const WITHOUT_ROOM: usize = 4;
 
-/// A sorted map, of which there are many with an entry or two: these take the room of their entries, where a tree
-/// reserves room for eleven. With many entries it is a tree.
+/// A sorted map for mostly one or two entries, which take only their own room, where a tree reserves room for eleven.
+/// With many entries it is a tree.
 #[derive(Clone)]
 pub struct FewMap<K, V>(Entries<K, V>);
 
@@ -27,7 +27,7 @@ enum Entries<K, V> {
 pub struct FewSet<T>(FewMap<T, ()>);
 
 impl<K, V> FewMap<K, V> {
-    /// The entries, in the order of their keys.
+    /// The entries, by key.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         let (few, many) = match &self.0 {
             Entries::Few(few) => (few.as_slice(), None),
@@ -42,7 +42,7 @@ impl<K, V> FewMap<K, V> {
         self.iter().map(|(key, _)| key)
     }
 
-    /// The values, in the order of their keys.
+    /// The values, by key.
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.iter().map(|(_, value)| value)
     }
@@ -57,7 +57,7 @@ impl<K, V> FewMap<K, V> {
         few.chain(many.into_iter().flat_map(|many| many.values_mut()))
     }
 
-    /// How many entries it has.
+    /// The number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         match &self.0 {
@@ -66,7 +66,7 @@ impl<K, V> FewMap<K, V> {
         }
     }
 
-    /// Whether it has none.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -135,7 +135,7 @@ impl<K: Ord, V> FewMap<K, V> {
         self.get(key).is_some()
     }
 
-    /// Returns what the key had before.
+    /// Returns the key's former value.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         let few = match &mut self.0 {
             Entries::Few(few) => few,
@@ -158,7 +158,7 @@ impl<K: Ord, V> FewMap<K, V> {
         }
     }
 
-    /// Returns what the key had.
+    /// Returns the key's value.
     pub fn remove<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -182,7 +182,7 @@ impl<K: Ord, V> FewMap<K, V> {
 }
 
 impl<K: Ord + Clone, V: Default> FewMap<K, V> {
-    /// Changes the value of a key, or a new one if it has none.
+    /// Changes the value of a key, by default a new one.
     pub fn update<R>(&mut self, key: &K, change: impl FnOnce(&mut V) -> R) -> R {
         if let Some(value) = self.get_mut(key) {
             return change(value);
@@ -204,7 +204,7 @@ impl<K, V> Default for FewMap<K, V> {
     }
 }
 
-/// By their entries: a tree stays one when most of them are gone.
+/// Compares entries: a tree stays one when most of them are gone.
 impl<K: PartialEq, V: PartialEq> PartialEq for FewMap<K, V> {
     fn eq(&self, other: &Self) -> bool {
         self.len() == other.len() && self.iter().eq(other.iter())
@@ -241,13 +241,13 @@ impl<T: Ord> FewSet<T> {
         self.0.keys()
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether this is one.
+    /// Whether it has this item.
     pub fn contains<Q: Ord + ?Sized>(&self, item: &Q) -> bool
     where
         T: Borrow<Q>,

@@ -12,8 +12,8 @@ use super::unsupported::{Extent, Unsupported};
 use super::{Gateways, Objects, Reports, Settings, StandIn};
 use limpet_api::{GatewaySpec, Kind, Object, ObjectName, ParentRef};
 
-/// Reports on the sessions that a route asks for. Whether the route is served is for the other control plane to report.
-/// `stand_in`: what is wrong with these, if former ones are in their place.
+/// Reports on the sessions that a route asks for; the other control plane reports the rest. `stand_in`: the fault of
+/// the sessions that former ones replace.
 pub(super) fn route_report(
     route: &RouteState<'_>,
     sessions: &[RuleSession],
@@ -44,8 +44,7 @@ pub(super) fn route_report(
     }
 }
 
-/// What is unsupported of rules whose matches cannot be read, or which are attached to Gateways of other control planes
-/// as well.
+/// Problems of rules with unreadable matches, or also attached to Gateways of other control planes.
 pub(super) fn unsupported(
     objects: &Objects,
     gateways: &BTreeMap<&ObjectName, GatewayState<'_>>,
@@ -56,8 +55,7 @@ pub(super) fn unsupported(
         let elsewhere = elsewhere(objects, gateways, route);
         for rule in &route.rules {
             let refused = rule.refused.iter().filter(|refused| refused.drops_rule);
-            // The control plane may know what the match means. Limpet does not, so it cannot tell which requests are
-            // the rule's.
+            // The control plane may know what the match means. Limpet cannot tell which requests are the rule's.
             unsupported.extend(refused.map(|refused| Unsupported {
                 rule: rule.name.clone(),
                 gateway: None,
@@ -78,8 +76,7 @@ pub(super) fn unsupported(
     unsupported
 }
 
-/// Reports missing GatewayClasses on policies. No other controller reports them; a Gateway of an existing class is
-/// reported on by the controller of the class.
+/// Reports missing GatewayClasses on policies, because no other controller does.
 pub(super) fn report_unknown_classes(
     objects: &Objects,
     settings: &Settings,
@@ -122,7 +119,6 @@ pub(super) fn report_unknown_classes(
     }
 }
 
-/// The Gateways whose class is missing, and the Services that their routes lead to.
 fn unknown_classes<'a>(
     objects: &'a Objects,
     references: &GrantedReferences<'_>,
@@ -152,7 +148,6 @@ fn unknown_classes<'a>(
     unknown
 }
 
-/// A message for each existing Gateway that the route is attached to and whose class is not read.
 fn elsewhere(
     objects: &Objects,
     gateways: &BTreeMap<&ObjectName, GatewayState<'_>>,

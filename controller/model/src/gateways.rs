@@ -13,40 +13,36 @@ use super::unread::{Unread, no_effect};
 use super::{Objects, Settings, addresses};
 use limpet_api::{GatewayListener, GatewaySpec, Kind, KindRef, Object, ObjectName, SecretRef, Text};
 
-/// A Gateway of ours.
 #[derive(Debug)]
 pub(super) struct GatewayState<'a> {
     pub(super) object: &'a Object<GatewaySpec>,
     pub(super) listeners: Vec<ListenerState<'a>>,
     /// Why no listener serves.
     refused: Option<Condition>,
-    /// Its Envoys, and why their parameters are invalid. What is served stays.
+    /// Its Envoys, and why their parameters are invalid: then the Envoys stay as they are.
     pub(super) envoys: Envoys,
     parameters: Option<Condition>,
-    /// Where it can be reached, if that is known, and why it does not have the addresses that it asks for.
+    /// Its addresses, if known, and why it does not have those that it asks for.
     addresses: Option<Vec<Address>>,
     without_address: Option<Condition>,
     unready: Option<Condition>,
-    /// Unsupported fields without which the object is still served.
+    /// Unsupported fields.
     ignored: Vec<String>,
     class_is_gone: bool,
 }
 
-/// A listener of a Gateway of ours.
 #[derive(Debug)]
 pub(super) struct ListenerState<'a> {
     pub(super) listener: &'a GatewayListener,
     pub(super) hostname: Hostname,
-    /// The kinds of routes that may attach.
     pub(super) kinds: Vec<Kind>,
-    /// The Secrets of its certificates if it terminates TLS.
+    /// Its Secrets if it terminates TLS.
     pub(super) certificates: Option<Vec<ObjectName>>,
     pub(super) accepted: Condition,
     pub(super) resolved: Condition,
-    /// Whether it serves without `resolved`: with the last valid certificate of a Secret.
+    /// Whether it serves without `resolved`, with the last valid certificate of a Secret.
     keeps_certificate: bool,
     pub(super) conflicted: Option<Condition>,
-    /// The number of routes that are attached.
     pub(super) attached: i32,
 }
 
@@ -57,16 +53,12 @@ impl ListenerState<'_> {
     }
 }
 
-/// Of a Secret whose content cannot be read any more.
 pub(super) const KEPT_CERTIFICATE: &str = "its last valid certificate stays in use";
 
-/// Of a Gateway or a listener that asks for them.
 const CLIENT_CERTIFICATES: &str = "client certificates (validation of the frontend) are not supported";
 
-/// Of a Gateway whose parameters are invalid.
 const UNCHANGED: &str = "Its Envoys stay as they are, because its parameters are invalid";
 
-/// The reports on our classes, and the names of the accepted ones.
 pub(super) fn classes<'a>(
     objects: &'a Objects,
     settings: &Settings,
@@ -99,7 +91,6 @@ pub(super) fn classes<'a>(
     (reports, accepted)
 }
 
-/// The Gateways of the accepted classes.
 pub(super) fn gateways<'a>(
     objects: &'a Objects,
     classes: &BTreeSet<&str>,
@@ -186,7 +177,7 @@ fn gateway<'a>(
         envoys.deployment = None;
         envoys.unchanged = true;
     }
-    // What is there stays until the mistake is mended.
+    // The Envoys stay until the mistake is mended.
     envoys.unchanged |= object.malformed.is_some();
     let parameters = wrong.map(|message| Condition::fails("Accepted", "InvalidParameters", message));
     let addresses = addresses::of_gateway(&envoys, objects);
@@ -227,7 +218,6 @@ fn gateway<'a>(
     }
 }
 
-/// Labels and annotations for Envoys that others run.
 fn for_nobody(object: &Object<GatewaySpec>, envoys: &Envoys) -> impl Iterator<Item = String> {
     let asked = &object.spec.infrastructure;
     let is_by_hand = envoys.deployment.is_none() && !envoys.unchanged;
@@ -239,7 +229,6 @@ fn for_nobody(object: &Object<GatewaySpec>, envoys: &Envoys) -> impl Iterator<It
     given.map(|(name, _)| format!("spec.infrastructure.{name}"))
 }
 
-/// The Service that leads to the Envoys of a Gateway, if it is known.
 pub(super) fn envoys_service(
     gateway: &Object<GatewaySpec>,
     objects: &Objects,
@@ -250,7 +239,6 @@ pub(super) fn envoys_service(
         .service
 }
 
-/// The parameters of a Gateway's class.
 fn class_layer<'a>(object: &Object<GatewaySpec>, objects: &'a Objects) -> Result<Layer<'a>, String> {
     let name = &object.spec.gateway_class_name;
     let class = objects.gateway_classes.get(name);
@@ -318,7 +306,6 @@ fn read_listener<'a>(
     }
 }
 
-/// The Secrets of a listener's certificates.
 fn tls(
     gateway: &Object<GatewaySpec>,
     field: &str,
@@ -365,7 +352,7 @@ fn tls(
     names.collect()
 }
 
-/// Of a listener with these Secrets, of which some only have a certificate from before.
+/// `names`: the listener's Secrets, of which some only have a certificate from before.
 fn kept_certificates(field: &str, names: &[ObjectName], objects: &Objects) -> Option<Condition> {
     let kept = names.iter().enumerate().filter_map(|(index, name)| {
         let why = objects.kept_certificates.get(name)?;
@@ -377,8 +364,6 @@ fn kept_certificates(field: &str, names: &[ObjectName], objects: &Objects) -> Op
     (!messages.is_empty()).then(|| Condition::fails("ResolvedRefs", "InvalidCertificateRef", messages.join("; ")))
 }
 
-/// The Secret of a certificate that a Gateway of this namespace refers to.
-///
 /// # Errors
 /// A reason of `ResolvedRefs`, and what was expected.
 fn certificate(
@@ -410,7 +395,6 @@ fn certificate(
     Err(("InvalidCertificateRef", message))
 }
 
-/// The kinds of routes that may attach, and the first requested kind that is unknown.
 fn kinds(listener: &GatewayListener) -> (Vec<Kind>, Option<&KindRef>) {
     if !speaks_http(listener) {
         return (Vec::new(), None);
@@ -428,7 +412,7 @@ fn kinds(listener: &GatewayListener) -> (Vec<Kind>, Option<&KindRef>) {
 
 const ROUTE_KINDS: [Kind; 2] = [Kind::GrpcRoute, Kind::HttpRoute];
 
-/// Marks listeners that are not distinct. None of them serves, since none takes precedence.
+/// None of these listeners serves, since none takes precedence.
 fn find_conflicts(listeners: &mut [ListenerState<'_>]) {
     let facts: Vec<(u16, String, Hostname)> = listeners
         .iter()
@@ -508,7 +492,7 @@ impl GatewayState<'_> {
         }
     }
 
-    /// What to add to a message: that the class is gone, and what the Gateway asks for and does not get.
+    /// Notes that the class is gone, and what the Gateway asks for and does not get.
     fn notes(&self) -> String {
         let class = &self.object.spec.gateway_class_name;
         let mut notes = String::new();

@@ -1,8 +1,7 @@
 //! GatewayClasses that are gone while there are Gateways of them.
 //!
-//! A class goes with the release that brought it, and its Gateways serve users. So they are served as before. What ends
-//! their service is that they are deleted or name another class, or that the class is there again with the name of
-//! another controller. The memory has these classes, so a restart changes nothing.
+//! A class goes with the release that brought it, and its Gateways serve users. So they are served until they are
+//! deleted or name another class, or the class returns with another controller's name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +11,6 @@ use limpet_api::{GatewayClassSpec, Object, Text};
 use crate::remembered_class::RememberedClass;
 use crate::{Objects, Settings};
 
-/// The classes of ours that Gateways name, by name.
 pub(crate) fn remembered(objects: &Objects, settings: &Settings) -> BTreeMap<String, RememberedClass> {
     let used = used(objects);
     let ours = objects.gateway_classes.iter().filter(|(name, class)| {
@@ -33,7 +31,7 @@ fn used(objects: &Objects) -> BTreeSet<&str> {
 }
 
 impl Objects {
-    /// A class is gone. Keeps it if it is of this controller and Gateways name it.
+    /// Keeps a class that is gone if it is of this controller and Gateways name it.
     pub fn keep_class(&mut self, class: &Arc<Object<GatewayClassSpec>>, controller: &str) {
         let name = &class.meta.name;
         if class.spec.controller_name == controller && used(self).contains(name.as_str()) {
@@ -42,7 +40,7 @@ impl Objects {
         }
     }
 
-    /// Takes out a class that is gone: it is there again. Returns whether it was gone.
+    /// Takes out a class that is there again. Returns whether it was gone.
     pub fn forget_gone_class(&mut self, name: &Text) -> bool {
         let was_gone = self.gone_classes.remove(name);
         if was_gone {
@@ -51,15 +49,15 @@ impl Objects {
         was_gone
     }
 
-    /// Whether a class is gone, so that [`settle_classes`](Self::settle_classes) may change something.
+    /// Whether [`settle_classes`](Self::settle_classes) may change something.
     #[must_use]
     pub fn has_gone_classes(&self) -> bool {
         let mut remembered = self.memory.classes.keys();
         !self.gone_classes.is_empty() || !remembered.all(|name| self.gateway_classes.contains_key(name.as_str()))
     }
 
-    /// Takes in the classes of this controller that only the memory has, and forgets those that no Gateway names.
-    /// Returns whether that changed anything.
+    /// Takes in this controller's classes that only the memory has, and forgets those that no Gateway names. Returns
+    /// whether anything changed.
     pub fn settle_classes(&mut self, controller: &str) -> bool {
         let used: BTreeSet<Text> = used(self).into_iter().map(Text::from).collect();
         let unused: Vec<Text> = self.gone_classes.difference(&used).cloned().collect();

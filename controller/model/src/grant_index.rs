@@ -1,4 +1,4 @@
-//! What `ReferenceGrant`s permit, by the namespace that they are in. One of many references looks at few grants.
+//! What `ReferenceGrant`s permit, by their namespace, so that one of many references looks at few grants.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -12,8 +12,8 @@ type ReferenceGrants = Map<ObjectName, Object<ReferenceGrantSpec>>;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct GrantIndex(Map<Text, Granted>);
 
-/// Which references into a namespace are permitted: by the kind and the namespace of the referrer, the group, the kind
-/// and the name of what it may refer to; without a name, all of the kind. A grant has one text for all its referrers.
+/// Group, kind and name of the target by kind and namespace of the referrer; without a name, all of the kind. All
+/// referrers of a grant share one text.
 type Granted = HashMap<(Kind, String), HashSet<Arc<GrantTarget>>>;
 type GrantTarget = (String, String, Option<String>);
 
@@ -27,7 +27,6 @@ impl GrantIndex {
         index
     }
 
-    /// Takes in the grants of a namespace, which have changed.
     pub(crate) fn catch_up(&mut self, namespace: &Text, grants: &ReferenceGrants) {
         let first = ObjectName::new(namespace, "");
         let here = grants.range(first..);
@@ -42,7 +41,7 @@ impl GrantIndex {
         }
     }
 
-    /// Whether a referrer (kind, namespace) may refer to an object of this group and kind.
+    /// `from`: kind and namespace.
     pub(crate) fn permits(&self, from: (Kind, &str), (group, kind): (&str, &str), to: &ObjectName) -> bool {
         let granted = self.0.get(&to.namespace);
         let granted = granted.and_then(|granted| granted.get(&(from.0, from.1.to_owned())));

@@ -9,31 +9,29 @@ use limpet_api::{BackendRef, Kind, ObjectName};
 /// The object that has a reference.
 #[derive(Debug, Clone, Copy)]
 pub struct Referrer<'a> {
-    /// The kind of the referring object.
+    /// Its kind.
     pub kind: Kind,
-    /// The namespace of the referring object.
+    /// Its namespace.
     pub namespace: &'a str,
 }
 
-/// Which references the grants among these objects permit.
+/// The references that grants permit.
 #[derive(Debug)]
 pub struct GrantedReferences<'a> {
     objects: &'a Objects,
-    /// One of many references looks at few of many grants. They are collected for the first reference to another
-    /// namespace, unless the objects have them.
+    /// Collected for the first reference to another namespace, unless the objects have it.
     grants: OnceLock<GrantIndex>,
 }
 
 impl<'a> GrantedReferences<'a> {
-    /// Those that the grants among these objects permit.
+    /// Takes the grants among these objects.
     #[must_use]
     pub fn new(objects: &'a Objects) -> Self {
         let grants = OnceLock::new();
         Self { objects, grants }
     }
 
-    /// Whether `from` may refer to an object: it is in the same namespace, or a ReferenceGrant in its namespace permits
-    /// it.
+    /// Whether `from` may refer to an object, in the same namespace or by a ReferenceGrant.
     #[must_use]
     pub fn permitted(&self, from: Referrer<'_>, group: &str, kind: &str, to: &ObjectName) -> bool {
         if from.namespace == to.namespace {
@@ -48,7 +46,7 @@ impl<'a> GrantedReferences<'a> {
         grants.permits((from.kind, from.namespace), (group, kind), to)
     }
 
-    /// What a route's reference names, whether it exists or not, if the route may refer to it.
+    /// The object of a route's reference, existing or not, if the route may refer to it.
     pub(super) fn permitted_backend(&self, from: Referrer<'_>, reference: &BackendRef) -> Option<ObjectName> {
         let namespace = reference.namespace.as_deref().unwrap_or(from.namespace);
         let name = ObjectName::new(namespace, &reference.name);
@@ -65,7 +63,7 @@ impl<'a> RouteReferences<'a> {
         }
     }
 
-    /// The Services among its backends that it may refer to, whether they exist or not.
+    /// The Services among its backends that it may refer to, existing or not.
     pub(super) fn services(&self, granted: &GrantedReferences<'_>) -> impl Iterator<Item = ObjectName> {
         let services = self.backends.iter();
         let services = services.filter(|backend| Kind::find(&backend.group, &backend.kind) == Some(Kind::Service));

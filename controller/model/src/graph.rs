@@ -1,6 +1,5 @@
-//! What is to be served, independent of any proxy. Outputs translate the graph and do not look at objects. Everything
-//! is sorted, so equal objects make equal graphs, in whatever order they arrive. What may be many is a [`Map`], so that
-//! a graph shares with the former one what did not change.
+//! What is to be served, independent of any proxy. Everything is sorted, so equal objects make equal graphs. Large
+//! collections are [`Map`]s, so that graphs share what does not differ.
 
 mod action;
 mod cluster;
@@ -44,18 +43,18 @@ pub struct Graph {
     pub gateways: Map<ObjectName, Gateway>,
     /// The clusters that routes lead to.
     pub clusters: Map<ClusterName, Cluster>,
-    /// The session policies, by a name that is made from their content, so equal policies are one.
+    /// Session policies, by a hash of their content, so equal policies are one.
     pub policies: Map<Text, PolicyConfig>,
-    /// The origins of the rules of HTTPRoutes and GRPCRoutes that have sessions.
+    /// Origins of the rules of HTTPRoutes and GRPCRoutes that have sessions.
     #[serde(skip)]
     pub rules: Map<RuleName, RuleOrigin>,
-    /// What to remember for the next graph.
+    /// The memory for the next graph.
     #[serde(skip)]
     pub memory: Memory,
     /// The namespaces of the routes that lead to a Service.
     #[serde(skip)]
     pub led_from: Map<ObjectName, FewSet<Arc<str>>>,
-    /// The Envoys of Gateways, where anything is known of them.
+    /// The Envoys of Gateways, where known.
     #[serde(skip_serializing_if = "OrdMap::is_empty")]
     pub envoys: Map<ObjectName, Envoys>,
     /// The certificates of listeners, by their Secrets.
@@ -63,7 +62,7 @@ pub struct Graph {
     pub certificates: Map<ObjectName, Certificate>,
 }
 
-/// Only the names of Secrets are written.
+/// Writes only the names of Secrets.
 fn names<S: serde::Serializer>(certificates: &Map<ObjectName, Certificate>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(certificates.keys())
 }
@@ -72,22 +71,22 @@ fn names<S: serde::Serializer>(certificates: &Map<ObjectName, Certificate>, seri
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Gateway {
-    /// Its listeners by port. The listeners of a port have different hostnames and one protocol.
+    /// Listeners by port, where they have different hostnames and one protocol.
     pub ports: BTreeMap<u16, Vec<Listener>>,
-    /// What its connections have beyond the proxy's defaults.
+    /// Settings of connections beyond the proxy's defaults.
     #[serde(skip_serializing_if = "Connections::is_default")]
     pub connections: Connections,
 }
 
-/// What clients' connections have.
+/// Settings of clients' connections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Connections {
-    /// How many proxies in front of the Gateway are trusted with the client's address (`x-forwarded-for`).
+    /// The number of proxies in front of the Gateway that are trusted with the client's address (`x-forwarded-for`).
     pub trusted_hops: u32,
     /// Whether clients may speak HTTP/1.0.
     pub http10: bool,
-    /// After how long without a request a connection ends; the proxy's default if it is not set.
+    /// How long a connection lasts without a request; the proxy's default if not set.
     #[serde(serialize_with = "traffic::duration", skip_serializing_if = "Option::is_none")]
     pub idle_timeout: Option<Duration>,
 }
@@ -104,16 +103,16 @@ impl Connections {
 pub struct Listener {
     /// Its name in the Gateway.
     pub name: String,
-    /// The hosts that belong to this listener, except those that another one of the port names more specifically. With
-    /// TLS, a request for a host of another one is misdirected.
+    /// Its hosts, except those that another listener of the port names more specifically. With TLS, a request for these
+    /// is misdirected.
     pub hostname: Hostname,
     /// The Secrets of its certificates if it terminates TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificates: Option<Vec<ObjectName>>,
-    /// The lowest version of TLS; the proxy's own if it is not set.
+    /// The lowest version of TLS; the proxy's own if not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_minimum: Option<TlsVersion>,
-    /// By hostname, the more specific ones first. A request without a virtual host gets 404.
+    /// Virtual hosts, the more specific ones first. A request without one gets 404.
     #[serde(serialize_with = "hosts")]
     pub virtual_hosts: Map<Hostname, VirtualHost>,
 }
@@ -124,7 +123,7 @@ fn hosts<S: serde::Serializer>(hosts: &Map<Hostname, VirtualHost>, serializer: S
 }
 
 impl Listener {
-    /// These virtual hosts by their hostnames.
+    /// Maps virtual hosts by their hostnames.
     pub fn hosts(hosts: impl IntoIterator<Item = VirtualHost>) -> Map<Hostname, VirtualHost> {
         let by_name = |host: VirtualHost| (host.hostname.clone(), Arc::new(host));
         hosts.into_iter().map(by_name).collect()
@@ -135,21 +134,21 @@ impl Listener {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VirtualHost {
-    /// Which hosts.
+    /// The hosts.
     pub hostname: Hostname,
     /// Its routes, in the order of the Gateway API. The first match counts.
     pub routes: Vec<Route>,
 }
 
-/// One match of one rule, and what happens to its requests.
+/// One match of a rule, and what happens to its requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Route {
-    /// The rule: `<kind>/<namespace>/<route>/<rule name or hash>`. All routes of a rule have the same name.
+    /// The rule's name, the same for all its routes: `<kind>/<namespace>/<route>/<rule name or hash>`.
     pub rule: RuleName,
-    /// What has to match.
+    /// The match.
     pub matches: Match,
-    /// What happens.
+    /// What happens to its requests.
     pub action: Action,
     /// Changes of the request's headers.
     #[serde(skip_serializing_if = "HeaderChanges::is_empty")]
@@ -157,7 +156,7 @@ pub struct Route {
     /// Changes of the response's headers.
     #[serde(skip_serializing_if = "HeaderChanges::is_empty")]
     pub response_headers: HeaderChanges,
-    /// Which pages of other origins may send requests. If it is not set, the backend answers that.
+    /// Pages of other origins that may send requests. If not set, the backend answers that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cors: Option<Cors>,
 }
@@ -179,14 +178,14 @@ impl fmt::Display for RuleName {
     }
 }
 
-/// Where a rule with sessions comes from, so that reports on it name these objects.
+/// The origin of a rule with sessions, so that reports on it name these objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleOrigin {
     /// The route.
     pub route: ObjectRef,
-    /// The index of the rule in the route.
+    /// The rule's index in the route.
     pub index: usize,
-    /// The name that the rule has in the route.
+    /// The rule's name in the route.
     pub name: Option<String>,
     /// The Gateways that serve it.
     pub gateways: FewSet<ObjectName>,
@@ -194,7 +193,7 @@ pub struct RuleOrigin {
     pub asked_by: AskedBy,
 }
 
-/// What asks for a rule's sessions.
+/// The origin of a rule's sessions.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AskedBy {
     /// The rule itself.

@@ -1,16 +1,16 @@
-//! Which labels and annotations a Gateway may ask for where its Envoys run in another namespace.
+//! Which labels and annotations a Gateway may ask for where its Envoys run in another namespace (`spec.infrastructure`,
+//! GEP-1762 and GEP-1867).
 //!
-//! The Gateway API has them on everything that is made for a Gateway (`spec.infrastructure`, GEP-1762 and GEP-1867,
-//! "SHOULD"). Others act on them with rights of their own: an annotation gives a `ServiceAccount` a role of the cloud,
-//! a Service a host name in a DNS zone, or a pod a volume. In the controller's namespace, those who write Gateways in
-//! another one have no such rights, so the operator lists the names.
+//! Others act on them with their own rights: an annotation gives a `ServiceAccount` a role of the cloud, a Service a
+//! host name in a DNS zone, or a pod a volume. Authors of Gateways elsewhere have no such rights in the controller's
+//! namespace, so the operator lists the names.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What cloud providers read of a Service and what concerns only its own load balancer. Names by which a Service takes
-/// what may be another's (an address, a certificate, a bucket, a host name, a pool, another balancer) are not here.
+/// What cloud providers read of a Service for its own load balancer, without names by which a Service takes what may be
+/// another's (an address, a certificate, a bucket, a host name, a pool, another balancer).
 const BALANCER: &[&str] = &[
     "networking.gke.io/internal-load-balancer-allow-global-access",
     "networking.gke.io/load-balancer-type",
@@ -24,11 +24,11 @@ const BALANCER: &[&str] = &[
     "service.beta.kubernetes.io/azure-load-balancer-tcp-idle-timeout",
 ];
 
-/// How many names a Gateway's condition repeats.
+/// Names that a Gateway's condition repeats.
 const TOLD: usize = 16;
 
-/// The section `envoy.managed.infrastructure` of the controller's configuration: names, by kind. One that ends in `*`
-/// stands for all that begin so.
+/// The section `envoy.managed.infrastructure` of the controller's configuration: names, by kind. A `*` at the end is
+/// for any rest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct AllowedMetadata {
@@ -102,23 +102,22 @@ impl AllowedMetadata {
         Ok(())
     }
 
-    /// Takes out the annotations that no object may have, and returns their names.
+    /// Returns the names of the annotations that it takes out, because no object may have them.
     pub(super) fn take_annotations(&self, asked: &mut BTreeMap<String, String>) -> Vec<String> {
         take_out(&self.annotations().map(|(_, names)| names), asked)
     }
 
-    /// Takes out the labels that no object may have, and returns their names.
+    /// As [`Self::take_annotations`], for labels.
     pub(super) fn take_labels(&self, asked: &mut BTreeMap<String, String>) -> Vec<String> {
         take_out(&self.labels().map(|(_, names)| names), asked)
     }
 
-    /// Takes out the annotations that no Service may have, and returns their names.
+    /// As [`Self::take_annotations`], for Services.
     pub(super) fn take_of_service(&self, asked: &mut BTreeMap<String, String>) -> Vec<String> {
         take_out(&[&self.service_annotations], asked)
     }
 }
 
-/// What is on no object, and why.
 pub(super) fn told(left_out: &[String], namespace: &str) -> Option<String> {
     let (told, others) = left_out.split_at(left_out.len().min(TOLD));
     let more = if others.is_empty() {

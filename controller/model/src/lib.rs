@@ -1,11 +1,11 @@
 //! Turns Kubernetes objects into a [`Graph`] and [`Reports`], with [`build`].
 //!
-//! The crate is pure: it has no Kubernetes client, no clock and no environment. An invalid reference stays in the graph
-//! as a destination that answers 500 with its weight, and in a report with the path of its field. So a bad object never
-//! affects the traffic of another one.
+//! The crate is pure: no client, no clock, no environment. An invalid reference stays in the graph as a destination
+//! that answers 500 with its weight, and in a report with the path of its field. So a bad object never affects the
+//! traffic of another one.
 //!
-//! Endpoints do not go through the graph: clusters name their Service, and a change of its EndpointSlices changes one
-//! Envoy resource ([`endpoints`]).
+//! Endpoints do not go through the graph: a change of a Service's EndpointSlices changes one Envoy resource
+//! ([`endpoints`]).
 #![cfg_attr(test, allow(clippy::too_many_lines, reason = "tests have long tables of cases"))]
 
 mod addresses;
@@ -89,7 +89,7 @@ pub use short_hash::short_hash;
 pub use unknown_annotations::{reads_annotation, unknown_annotations};
 pub use unsupported::{Extent, Unsupported};
 
-/// How many rules, members and grants this thread has looked at, for tests of what many of them cost.
+/// Counts rules, members and grants that this thread has looked at, for tests.
 #[cfg(test)]
 mod looked {
     use std::cell::Cell;
@@ -102,7 +102,7 @@ mod looked {
         COUNT.set(COUNT.get() + 1);
     }
 
-    /// How many since the last call.
+    /// The count since the last call.
     pub(crate) fn take() -> usize {
         COUNT.replace(0)
     }

@@ -1,8 +1,8 @@
-//! What is remembered of objects, because they may not tell it any more: the names of rules without a name, what was
-//! said of sessions when it could be followed last, and classes that are gone.
+//! What is remembered of objects: the names of rules without a name, sessions that could be followed last, and classes
+//! that are gone. See `design/memory.md`.
 //!
-//! The same memory and the same objects give the same result, and give it again with the memory that results. So
-//! replicas agree, and a restart changes nothing.
+//! The same memory and objects give the same result, also with the memory that results. So replicas agree, and a
+//! restart changes nothing.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,13 +15,12 @@ use crate::remembered_class::RememberedClass;
 use crate::remembered_sessions::{RememberedSession, RememberedSessions};
 use crate::rule_names::{RouteNames, RuleNames};
 
-/// The greatest size of all texts, but for their frames: an object in a cluster has room for 1 MiB.
+/// The most bytes of all texts, without their frames: an object in a cluster has room for 1 MiB.
 pub(crate) const MOST_BYTES: usize = 800_000;
 
-/// A memory is written in so many parts, because a change writes again what is in its part.
+/// A memory is written in parts, because a change writes its whole part again.
 const PARTS: u8 = 16;
 
-/// The kinds of objects of which anything is remembered beside classes.
 const REMEMBERED: [Kind; 7] = [
     Kind::HttpRoute,
     Kind::GrpcRoute,
@@ -32,16 +31,14 @@ const REMEMBERED: [Kind; 7] = [
     Kind::IngressRoute,
 ];
 
-/// What is remembered.
+/// What is remembered of objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Memory {
     pub(crate) rule_names: RuleNames,
     pub(crate) sessions: RememberedSessions,
-    /// By name.
     pub(crate) classes: BTreeMap<String, RememberedClass>,
 }
 
-/// A part of the memory as text.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Written {
@@ -51,12 +48,12 @@ struct Written {
 }
 
 impl Memory {
-    /// Reads the JSON that [`Memory::text`] writes of one part. Unknown fields are ignored: while the controller is
-    /// updated, the leader may be of a newer release.
+    /// Reads the JSON that [`Memory::text`] writes of one part. Unknown fields are ignored: during an update, the
+    /// leader may be of a newer release.
     ///
     /// # Errors
-    /// If it is invalid, with the place of the first mistake in the text, the route with a wrong name, or what belongs
-    /// to another part.
+    /// If it is invalid: the place of the first mistake in the text, the route with a wrong name, or what belongs to
+    /// another part.
     pub fn parse(part: u8, text: &str) -> Result<Self, String> {
         let written: Written = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let routes = written.routes.iter().map(RouteNames::route);
@@ -72,7 +69,7 @@ impl Memory {
         })
     }
 
-    /// One part as sorted JSON, one object per line; `None` if it has nothing.
+    /// One part as sorted JSON, one object per line; `None` if it is empty.
     #[must_use]
     pub fn text(&self, part: u8) -> Option<String> {
         let routes = self.rule_names.routes();
@@ -94,12 +91,12 @@ impl Memory {
         has_any.then(|| format!("{{{}}}", lists.join(",")))
     }
 
-    /// All parts that there are, whether they have anything or not.
+    /// All parts, also empty ones.
     pub fn parts() -> impl Iterator<Item = u8> {
         0..PARTS
     }
 
-    /// The parts in which anything is remembered in another way than in `former`.
+    /// The parts that differ from `former`.
     #[must_use]
     pub fn changed_parts(&self, former: &Self) -> BTreeSet<u8> {
         let routes = self.rule_names.changed(&former.rule_names);
@@ -109,14 +106,14 @@ impl Memory {
         routes.chain(policies).chain(classes).map(|key| part_of(key)).collect()
     }
 
-    /// How many objects are remembered.
+    /// The number of objects that are remembered.
     #[must_use]
     pub fn count(&self) -> usize {
         self.rule_names.routes().count() + self.sessions.iter().count() + self.classes.len()
     }
 
-    /// The objects that are remembered in another way in `other`, and not as in `built`: what a build remembers leads
-    /// to the same as what it was built with.
+    /// Objects that `other` remembers in another way, but not as `built` does: what a build remembers leads to the same
+    /// as what it was built with.
     pub(crate) fn changed(&self, other: &Self, built: &Self) -> BTreeSet<ObjectRef> {
         let routes = self.rule_names.changed(&other.rule_names);
         let routes = routes.filter(|route| other.rule_names.route(route) != built.rule_names.route(route));
@@ -128,7 +125,6 @@ impl Memory {
             .collect()
     }
 
-    /// Forgets what is remembered of one object.
     pub(crate) fn forget(&mut self, object: &ObjectRef) {
         self.forget_key(&object.key());
     }
@@ -138,8 +134,7 @@ impl Memory {
         self.sessions.forget(key);
     }
 
-    /// The rank by which one object is forgotten ([`of_route`], [`of_session`]), and the size of what is remembered of
-    /// it, if anything is.
+    /// The rank by which an object is forgotten ([`of_route`], [`of_session`]), and its size.
     pub(crate) fn entry(&self, object: &ObjectRef) -> Option<(u8, usize)> {
         let key = object.key();
         let route = self.rule_names.route(&key).map(of_route);
@@ -148,20 +143,17 @@ impl Memory {
         entries.reduce(|(rank, bytes), (other, more)| (rank.max(other), bytes + more))
     }
 
-    /// Remembers of an object what `other` does.
     pub(crate) fn copy(&mut self, other: &Self, object: &ObjectRef) {
         let key = object.key();
         self.rule_names.copy(&other.rule_names, &key);
         self.sessions.copy(&other.sessions, &key);
     }
 
-    /// Everything that is remembered.
     pub(crate) fn objects(&self) -> BTreeSet<ObjectRef> {
         let none = Self::default();
         none.changed(self, &none)
     }
 
-    /// What is remembered of the objects of this kind.
     pub(crate) fn only(&self, kind: Kind) -> Self {
         let mut only = Self::default();
         for object in self.objects().iter().filter(|object| object.kind == kind) {
@@ -177,15 +169,14 @@ impl Memory {
         self.classes.extend(other.classes);
     }
 
-    /// The size of all that is remembered.
     pub(crate) fn bytes(&self) -> usize {
         let routes = self.rule_names.routes().map(size);
         routes.chain(self.sessions.iter().map(size)).sum()
     }
 
-    /// Forgets what there is no room for, and tells whether that is anything. Each namespace has a fair share of
-    /// `most_bytes`. Of one that has more, the objects with the lowest [`rank`](Self::entry) go first, and of these the
-    /// last by name. No session moves now because of the ranks 1 and 2: these objects still tell the same.
+    /// Forgets what has no room, and returns whether that is anything. Each namespace has a fair share of `most_bytes`.
+    /// Beyond it, the objects with the lowest [`rank`](Self::entry) go first, and of these the last by name. Ranks 1
+    /// and 2 move no session now: the objects themselves still say the same.
     pub(crate) fn fit(&mut self, most_bytes: usize) -> bool {
         let mut all: Vec<(u8, ObjectRef, usize)> = Vec::new();
         let mut sizes: BTreeMap<Text, usize> = BTreeMap::new();
@@ -214,12 +205,12 @@ fn by_name(classes: Vec<RememberedClass>) -> BTreeMap<String, RememberedClass> {
     named.collect()
 }
 
-/// The names of the rules: 1 if they come from their matches, 3 if they are former ones.
+/// Rank and size of a route's names: 1 if all come from matches, 3 if some are former ones.
 fn of_route(route: &RouteNames) -> (u8, usize) {
     (if route.has_former_names() { 3 } else { 1 }, size(route))
 }
 
-/// What was said of sessions: 1 if it is nothing, 2 if the object still says it, 4 if anything counts that it does not
+/// Rank and size of sessions: 1 if there are none, 2 if the object still says them, 4 if any counts that it does not
 /// say.
 fn of_session(session: &RememberedSession) -> (u8, usize) {
     let rank = match session {
@@ -230,7 +221,6 @@ fn of_session(session: &RememberedSession) -> (u8, usize) {
     (rank, size(session))
 }
 
-/// The bytes of a line of the text.
 fn size(entry: &impl Serialize) -> usize {
     line(entry).len() + 2
 }
@@ -246,7 +236,7 @@ fn part_of(key: &str) -> u8 {
 }
 
 fn line(entry: &impl Serialize) -> String {
-    // What is remembered is texts.
+    // Its fields are texts.
     serde_json::to_string(entry).unwrap_or_default()
 }
 
@@ -267,7 +257,6 @@ mod tests {
         assign(former, &[rule]).1
     }
 
-    /// What is remembered of a policy with this name of its sessions.
     fn policy(name: &str, uid: &str, counts: bool) -> RememberedSession {
         let (namespace, name) = name.split_once('/').unwrap();
         let object = ObjectRef {
@@ -290,7 +279,6 @@ mod tests {
         RememberedSession::new(&object, &meta, settings, counts)
     }
 
-    /// The memory that its texts make.
     fn read_again(memory: &Memory) -> Memory {
         let mut read = Memory::default();
         for part in Memory::parts() {
@@ -392,7 +380,6 @@ mod tests {
             name: ObjectName::new("shop", "web"),
         };
         assert_eq!(before.changed(&other, &built), BTreeSet::from([route.clone()]));
-        // Somebody has emptied the ConfigMap.
         assert!(built.changed(&before, &built).contains(&route));
     }
 
@@ -413,7 +400,6 @@ mod tests {
         assert_eq!(read.count(), 3);
         let names = &read.rule_names;
         assert_eq!(names.of("httproute/shop/web", "1"), rules);
-        // A route from a file has no uid.
         assert_eq!(names.of("httproute/shop/web", ""), rules);
         assert_eq!(names.of("httproute/shop/web", "2"), []);
         assert_eq!(names.of("httproute/shop/other", "1"), []);

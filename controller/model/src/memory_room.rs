@@ -1,4 +1,4 @@
-//! What of a memory there is room for, kept up to date as single objects change: the same as [`Memory::fit`].
+//! [`Memory::fit`], kept up to date as single objects change.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -11,13 +11,11 @@ use super::memory::Memory;
 /// The order in which a namespace forgets: by rank, and the last by name first.
 type Key = (u8, Reverse<String>);
 
-/// A memory, and what is left of it.
 #[derive(Debug)]
 pub(crate) struct Room {
     most_bytes: usize,
     keys: HashMap<ObjectRef, Key>,
     namespaces: BTreeMap<Text, OfNamespace>,
-    /// What each namespace may have.
     share: usize,
     left: Memory,
 }
@@ -28,7 +26,6 @@ struct OfNamespace {
     bytes: usize,
     /// The last one that is forgotten, with all before it.
     last_gone: Option<Key>,
-    /// The size of all that is forgotten.
     gone: usize,
 }
 
@@ -43,7 +40,6 @@ impl Room {
         }
     }
 
-    /// Takes in what `all` has of these objects now.
     pub(crate) fn update<'o>(&mut self, objects: impl IntoIterator<Item = &'o ObjectRef>, all: &Memory) {
         let mut touched: BTreeSet<Text> = BTreeSet::new();
         for object in objects {
@@ -76,7 +72,7 @@ impl Room {
         }
     }
 
-    /// What is remembered, and whether something else is forgotten.
+    /// The memory, and whether something else is forgotten.
     pub(crate) fn left(&self) -> (Memory, bool) {
         (
             self.left.clone(),

@@ -17,12 +17,12 @@ use limpet_api::{
     ReferenceGrantSpec, RouteFilter, ServiceSpec, SessionPolicySpec, Text, XBackendSpec,
 };
 
-/// The objects that a graph is built from. They come from an API server or from files. A copy costs nothing.
+/// The objects that a graph is built from, from an API server or files. A copy costs nothing.
 #[derive(Debug, Clone, Default)]
 pub struct Objects {
     /// By name.
     pub gateway_classes: Map<Text, Object<GatewayClassSpec>>,
-    /// The classes that are gone, and are kept because Gateways name them.
+    /// Classes that are gone, and are kept because Gateways name them.
     pub gone_classes: BTreeSet<Text>,
     /// `Gateway`.
     pub gateways: Map<ObjectName, Object<GatewaySpec>>,
@@ -40,10 +40,9 @@ pub struct Objects {
     pub backends: Map<ObjectName, Object<XBackendSpec>>,
     /// `BackendTLSPolicy`.
     pub backend_tls_policies: Map<ObjectName, Object<BackendTlsPolicySpec>>,
-    /// The objects that such policies name (`ConfigMap`): the certificates of authorities in them, or why there are
-    /// none.
+    /// `ConfigMap`s that such policies name: the certificates of authorities in them, or why there are none.
     pub authorities: OrdMap<ObjectName, Result<Authorities, String>>,
-    /// Authorities that are known from before: why they cannot be read now.
+    /// Authorities known from before: why they cannot be read now.
     pub kept_authorities: OrdMap<ObjectName, String>,
     /// `EnvoyDeployment`.
     pub envoy_deployments: Map<ObjectName, Object<EnvoyDeploymentSpec>>,
@@ -51,62 +50,58 @@ pub struct Objects {
     pub ingress_routes: Map<ObjectName, Object<IngressRouteSpec>>,
     /// `TLSCertificateDelegation`.
     pub certificate_delegations: Map<ObjectName, Object<CertificateDelegationSpec>>,
-    /// The Secrets that listeners and `IngressRoute`s name: their certificates, or why they are not valid certificates.
+    /// Secrets that listeners and `IngressRoute`s name: their certificates, or why they are not valid.
     pub certificates: OrdMap<ObjectName, Result<Certificate, String>>,
-    /// Certificates that are known from before: why they cannot be read now.
+    /// Certificates known from before: why they cannot be read now.
     pub kept_certificates: OrdMap<ObjectName, String>,
-    /// Where the pods are ready that a Service leads to which leads to Envoys. A Service that is missing here was not
-    /// looked at yet.
+    /// Where the pods of each Service that leads to Envoys are ready. A Service that is missing was not looked at yet.
     pub readiness: OrdMap<ObjectName, Readiness>,
-    /// The IP addresses of the nodes with Envoys that are reached by a port of their node, or why they are not known.
+    /// The IP addresses of the nodes with Envoys of a node port, or why they are not known.
     pub nodes: OrdMap<ObjectName, Result<Vec<String>, String>>,
     /// Namespaces with their labels.
     pub namespaces: OrdMap<Text, BTreeMap<String, String>>,
-    /// What is remembered of the objects as they were.
+    /// What is remembered of the objects.
     pub memory: Memory,
-    /// The routes that Envoys refused.
+    /// Routes that Envoys refused.
     pub quarantined: OrdMap<ObjectRef, Quarantined>,
-    /// The objects that have what they said of their sessions before, because that cannot be followed now. A build
-    /// finds them out.
+    /// Objects whose former sessions count, because the present ones cannot be followed. A build finds them out.
     pub(crate) stand_ins: BTreeMap<ObjectRef, StandIn>,
-    /// What all grants permit, where `reference_grants` are not all, and where it is kept over their changes.
+    /// What all grants permit, where `reference_grants` are not all.
     pub(crate) grants: Option<Arc<GrantIndex>>,
-    /// For which parameters there is room, where `gateways` are not all.
     pub(crate) parameters_room: Option<Arc<ParametersRoom>>,
 }
 
 /// A route that Envoys refused, although it passed all checks here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quarantined {
-    /// Which one: its `metadata.generation`.
+    /// Its `metadata.generation`.
     pub generation: i64,
-    /// Envoy's words.
+    /// Envoy's error message.
     pub words: String,
     /// What becomes of its requests.
     pub serves: InPlace,
 }
 
-/// What is served in the place of a route that Envoys refused.
+/// What is served in place of a route that Envoys refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum InPlace {
     /// A former version of the route, which is among the objects under its name.
     Former,
     /// Its matches, with status 500.
     Status500,
-    /// Nothing, because Envoys refused its matches, too. Its hosts stay its own.
+    /// Nothing, because Envoys also refused its matches. Its hosts stay its own.
     Nothing,
 }
 
-/// What is wrong with an object whose former sessions stay in effect.
+/// The fault of an object whose former sessions stay in effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StandIn {
-    /// The `metadata.generation` of what stays in effect; `None`: it said nothing of sessions.
+    /// The `metadata.generation` of what stays in effect; `None`: it had no sessions.
     pub generation: Option<i64>,
-    /// What is wrong, each with its field's path.
+    /// The problems, each with its field's path.
     pub problems: String,
 }
 
-/// A sentence for the status.
 impl fmt::Display for StandIn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { generation, problems } = self;
@@ -121,8 +116,8 @@ impl fmt::Display for StandIn {
 }
 
 impl Objects {
-    /// Takes in the grants of these namespaces, which have changed. From then on, nothing looks at all grants, and each
-    /// further change of them has to be taken in.
+    /// Takes in the changed grants of these namespaces. From then on, nothing looks at all grants, and each further
+    /// change has to be taken in.
     pub fn catch_up_grants(&mut self, namespaces: &BTreeSet<Text>) {
         let Some(grants) = &mut self.grants else {
             self.grants = Some(Arc::new(GrantIndex::of(&self.reference_grants)));
@@ -134,7 +129,7 @@ impl Objects {
         }
     }
 
-    /// The objects that could not be read, with the path of the field and what was expected there.
+    /// Objects that could not be read, with the path of the field and what was expected there.
     #[must_use]
     pub fn malformed(&self) -> BTreeMap<ObjectRef, &DecodeError> {
         let nothing = Self::default();
@@ -142,7 +137,7 @@ impl Objects {
         all.filter_map(|(object, error)| Some((object, error?))).collect()
     }
 
-    /// Why objects that are not as they were before cannot be read; `None`: one can, or is gone.
+    /// Why objects that have changed since `before` cannot be read; `None`: one can, or is gone.
     #[must_use]
     pub fn malformed_since(&self, before: &Self) -> Vec<(ObjectRef, Option<&DecodeError>)> {
         fn of<'a, N: Ord, S: PartialEq + 'a>(
@@ -207,11 +202,11 @@ impl Objects {
 /// The references of a route of either kind.
 #[derive(Debug)]
 pub struct RouteReferences<'a> {
-    /// The kind of the route.
+    /// Its kind.
     pub kind: Kind,
-    /// The metadata of the route.
+    /// Its metadata.
     pub meta: &'a Meta,
-    /// What it attaches to.
+    /// Its parents.
     pub parents: &'a [ParentRef],
     /// The backends of all its rules.
     pub backends: Vec<&'a BackendRef>,
@@ -252,13 +247,13 @@ impl<'a> RouteReferences<'a> {
         }
     }
 
-    /// Whether it attaches to the same as another route, and reaches the same.
+    /// Whether both attach to the same parents, and reach the same backends.
     #[must_use]
     pub fn leads_like(&self, other: &Self) -> bool {
         (self.parents, &self.backends, &self.mirrors) == (other.parents, &other.backends, &other.mirrors)
     }
 
-    /// Everything that its requests or copies of them reach.
+    /// All backends that its requests or copies of them reach.
     pub fn reached(self) -> impl Iterator<Item = &'a BackendRef> {
         self.backends.into_iter().chain(self.mirrors)
     }
@@ -276,7 +271,6 @@ impl Objects {
         http.chain(self.grpc_routes.values().map(|route| RouteReferences::of_grpc(route)))
     }
 
-    /// The references of this route.
     pub(super) fn route(&self, route: &ObjectRef) -> Option<RouteReferences<'_>> {
         match route.kind {
             Kind::HttpRoute => self
@@ -292,7 +286,6 @@ impl Objects {
     }
 }
 
-/// A backend of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum RuleBackend {
     /// A Service.
@@ -337,7 +330,6 @@ impl From<SessionPolicyKind> for Kind {
     }
 }
 
-/// As text, so that it can be the key of a map.
 impl Serialize for SessionPolicyName {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)

@@ -10,23 +10,22 @@ use super::maps::{Map, changed};
 type Gateways = Map<ObjectName, Object<GatewaySpec>>;
 type EnvoyDeployments = Map<ObjectName, Object<EnvoyDeploymentSpec>>;
 
-/// The most bytes of JSON that the parameters of all Gateways have together. Each Gateway with parameters has its own
-/// copy of them, in the graph and in the objects of its Envoys. Parameters of classes are not among them.
+/// The most bytes of JSON of all Gateways' parameters, without those of classes. Each Gateway has its own copy, in the
+/// graph and in the objects of its Envoys.
 pub(crate) const MOST_BYTES: usize = 8 << 20;
 
-/// For the parameters of which Gateways there is room. Each namespace has a fair share, which its oldest Gateways fill.
+/// The Gateways whose parameters have room. Each namespace has a fair share, for its oldest Gateways.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ParametersRoom {
     gateways: Gateways,
     deployments: EnvoyDeployments,
-    /// The bytes of each `EnvoyDeployment`.
     bytes: BTreeMap<ObjectName, usize>,
     without: BTreeSet<ObjectName>,
 }
 
 impl ParametersRoom {
-    /// Returns the Gateways for which the answer is another one. `is_ours`: whether the controller keeps the Envoys of
-    /// the Gateways of a class, which is the same every time.
+    /// Returns the Gateways for which the answer differs. `is_ours`: whether the controller keeps the Envoys of a
+    /// class, the same every time.
     pub(crate) fn catch_up(
         &mut self,
         gateways: &Gateways,

@@ -10,7 +10,7 @@ const FIELD: &str = "spec.endpointSelector.matchLabels";
 ///
 /// # Errors
 /// If there are none, because a Service without a selector has no endpoints, or if the API server would refuse them in
-/// a Service: the field, and what was expected. The definition of `XBackend`s does not say how labels must be.
+/// a Service: the field, and what was expected.
 pub fn pod_labels(spec: &XBackendSpec) -> Result<&BTreeMap<String, String>, String> {
     let labels = spec.endpoint_selector.as_ref().map(|selector| &selector.match_labels);
     let labels = labels.filter(|labels| !labels.is_empty());

@@ -5,7 +5,7 @@ use limpet_api::DecodeError;
 /// A field that cannot be followed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Problem {
-    /// Its path, like `spec.rules[2].sessionPersistence.absoluteTimeout`.
+    /// Like `spec.rules[2].sessionPersistence.absoluteTimeout`.
     pub(crate) field: String,
     /// What was expected.
     pub(crate) message: String,
@@ -17,7 +17,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// All of them in one line.
+/// All problems in one line.
 pub(crate) fn joined<'p>(problems: impl IntoIterator<Item = &'p Problem>) -> String {
     let problems = problems.into_iter().map(ToString::to_string);
     problems.collect::<Vec<_>>().join("; ")

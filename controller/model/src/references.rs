@@ -14,43 +14,36 @@ use super::sessions::never_begins;
 use super::short_hash::short_hash;
 use limpet_api::{BackendRef, Kind, Object, ObjectName, ServicePort, ServiceSpec, XBackendSpec};
 
-/// The reason of `ResolvedRefs` if the backend's policy for TLS cannot be followed. The Gateway API defines none.
+/// The Gateway API defines no such reason.
 const INVALID_TLS_POLICY: &str = "InvalidBackendTLSPolicy";
 
-/// The backend of a reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Backend {
     pub(super) cluster: ClusterName,
     pub(super) spec: Cluster,
-    /// The object that it is.
     pub(super) object: RuleBackend,
 }
 
-/// Why a reference is invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unresolved {
-    /// One of the reasons of `ResolvedRefs`.
+    /// One of `ResolvedRefs`.
     pub(super) reason: &'static str,
-    /// The field below the reference, like `.port`; empty for the reference itself.
+    /// Below the reference, like `.port`; empty for the reference itself.
     pub(super) field: &'static str,
-    /// What was expected.
     pub(super) message: String,
     /// An XBackend that exists but cannot be used by any rule, and why.
     pub(super) refused: Option<Box<(ObjectName, String)>>,
 }
 
-/// All objects, and the grants among them.
 #[derive(Debug)]
 pub(super) struct References<'a> {
     objects: &'a Objects,
     pub(super) granted: GrantedReferences<'a>,
     tls: Option<&'a TlsPolicies<'a>>,
-    /// Whether the affinity of Services counts.
     follows_affinity: bool,
 }
 
 impl<'a> References<'a> {
-    /// References among these objects.
     pub(super) fn new(objects: &'a Objects) -> Self {
         Self {
             objects,
@@ -60,7 +53,7 @@ impl<'a> References<'a> {
         }
     }
 
-    /// With the policies that say which backends are reached over TLS, and with the affinity of Services.
+    /// Resolves with policies for TLS towards backends, and with the affinity of Services.
     pub(super) fn to_serve(objects: &'a Objects, tls: &'a TlsPolicies<'a>, follows_affinity: bool) -> Self {
         Self {
             tls: Some(tls),
@@ -69,17 +62,16 @@ impl<'a> References<'a> {
         }
     }
 
-    /// TLS towards a port of a backend, if a policy demands it.
     pub(super) fn tls(&self, backend: &RuleBackend, port: &str) -> Result<Option<BackendTls>, String> {
         self.tls.map_or(Ok(None), |tls| tls.of(backend, port))
     }
 
-    /// Whether a reference to an object is permitted: see [`GrantedReferences::permitted`].
+    /// See [`GrantedReferences::permitted`].
     pub(super) fn permitted(&self, from: Referrer<'_>, group: &str, kind: &str, to: &ObjectName) -> bool {
         self.granted.permitted(from, group, kind, to)
     }
 
-    /// Resolves the backend reference of a route. For a gRPC route, the default protocol is HTTP/2.
+    /// The default protocol of a gRPC route is HTTP/2.
     pub(super) fn backend(&self, from: Referrer<'_>, reference: &BackendRef) -> Result<Backend, Unresolved> {
         let namespace = reference.namespace.as_deref().unwrap_or(from.namespace);
         let name = ObjectName::new(namespace, &reference.name);
@@ -129,7 +121,6 @@ impl<'a> References<'a> {
         })
     }
 
-    /// The Service, if it is there, can be read and has endpoints.
     fn with_endpoints(&self, name: &ObjectName) -> Result<&'a Object<ServiceSpec>, Unresolved> {
         let expected = |message: String| unresolved("BackendNotFound", ".name", message);
         let Some(service) = self.objects.services.get(name) else {
@@ -192,7 +183,6 @@ impl<'a> References<'a> {
     }
 }
 
-/// The port of a Service that a reference names, with its number.
 fn port_of<'s>(
     service: &'s Object<ServiceSpec>,
     name: &ObjectName,
@@ -206,7 +196,7 @@ fn port_of<'s>(
     Ok((number, port.ok_or_else(missing)?))
 }
 
-/// What a port of a Service speaks to a route of this kind.
+/// The protocol for a route of this kind.
 ///
 /// # Errors
 /// An `appProtocol` that is not supported.
@@ -220,7 +210,7 @@ fn spoken_by_service(app_protocol: Option<&str>, route: Kind) -> Result<Protocol
     }
 }
 
-/// The port of the pods that an XBackend selects, and what it speaks to a route of this kind.
+/// The port of the pods that an XBackend selects, and its protocol.
 ///
 /// # Errors
 /// What is not supported of the XBackend.
@@ -250,8 +240,7 @@ fn selected_port(spec: &XBackendSpec, route: Kind) -> Result<(u16, Protocol), St
     Ok((port.number, protocol))
 }
 
-/// The protocol in plain text or in TLS. HTTPS is HTTP in TLS, so it needs a policy that says how to verify the
-/// backend.
+/// HTTPS is HTTP in TLS, so it needs a policy that says how to verify the backend.
 fn protocol_in(app_protocol: Option<&str>, is_tls: bool) -> Option<&str> {
     match app_protocol {
         Some(https) if is_tls && https.eq_ignore_ascii_case("https") => None,
@@ -275,8 +264,7 @@ pub fn is_ours(service: &Object<ServiceSpec>) -> bool {
     service.meta.labels.get(MANAGED_BY).is_some_and(|by| by == MANAGER)
 }
 
-/// The name of the Service that is made for an XBackend, so that the cluster keeps EndpointSlices of its pods. The name
-/// of a Service has at most 63 characters.
+/// The name of an XBackend's Service, by which the cluster keeps EndpointSlices of its pods: at most 63 characters.
 #[must_use]
 pub fn selector_service(backend: &ObjectName) -> ObjectName {
     let hash = short_hash(backend.name.as_bytes());
@@ -319,7 +307,6 @@ mod tests {
         }
         let references = References::new(&objects);
         let from = |kind, namespace| Referrer { kind, namespace };
-        // The first one collects the grants.
         let to = ObjectName::new("shop", "0");
         looked::take();
         assert!(!references.permitted(from(Kind::HttpRoute, "other"), "", "Service", &to));

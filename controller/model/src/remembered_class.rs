@@ -3,7 +3,6 @@
 use limpet_api::{GatewayClassSpec, Meta, Object, ParametersRef};
 use serde::{Deserialize, Serialize};
 
-/// A class of ours that Gateways name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RememberedClass {
@@ -23,7 +22,7 @@ struct RememberedParameters {
 }
 
 impl RememberedClass {
-    /// It, as far as anything of it counts.
+    /// The class, as far as anything of it counts.
     pub(crate) fn object(&self) -> Object<GatewayClassSpec> {
         let parameters_ref = self.parameters_ref.clone().map(|of| ParametersRef {
             group: of.group,

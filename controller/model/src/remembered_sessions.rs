@@ -1,9 +1,8 @@
-//! What objects said of their sessions when that could be followed last. That a route said nothing is remembered as
-//! well while others gave it sessions.
+//! The sessions of objects when they could be followed last; also that a route had none while others gave it sessions.
 //!
-//! An object that cannot be followed any more keeps these sessions (`stand_in.rs`). So does a policy that an upgrade of
-//! the Gateway API takes fields from (`sessions/former.rs`). Sessions that an object renames go on, because what they
-//! were before is remembered as well.
+//! An object that cannot be followed any more keeps them (`stand_in.rs`). So does a policy that an upgrade of the
+//! Gateway API takes fields from (`sessions/former.rs`). Sessions that an object renames continue by their former
+//! names.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,30 +13,28 @@ use crate::Map;
 use crate::maps::{are_equal, changed};
 use limpet_api::{Meta, Object, ObjectRef, PolicyTarget, SessionPersistence, Text, XBackendSpec};
 
-/// How many former names of a session count. Each is looked for in every request.
+/// Former names of a session that count. Each is looked for in every request.
 const MAX_FORMER: usize = 2;
-/// Of how many rules a route's former names are remembered. A route has at most 16.
+/// Rules of a route whose former names are remembered. A route has at most 16.
 const MAX_FORMER_RULES: usize = 32;
-/// The annotations that decide which carrier a session has.
+/// Annotations that decide which carrier a session has.
 const OF_CARRIERS: [&str; 3] = ["mode", "query", "source"];
 
-/// The prefix of all annotations about sessions.
 pub(crate) const PREFIX: &str = "session.limpet.dev/";
 
-/// The annotations that are about sessions, without the prefix.
+/// The annotations about sessions, without the prefix.
 pub(crate) fn session_annotations(all: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
     let ours = all.range(PREFIX.to_owned()..);
     ours.map_while(|(key, value)| Some((key.strip_prefix(PREFIX)?, value.as_str())))
 }
 
-/// What an object says of its sessions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct SessionSettings {
-    /// Its annotations, without the prefix.
+    /// Without the prefix.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) annotations: BTreeMap<Text, String>,
-    /// Of a policy: what it targets.
+    /// Of a policy.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) target_refs: Vec<PolicyTarget>,
     /// Of a policy or an `XBackend`.
@@ -48,7 +45,6 @@ pub(crate) struct SessionSettings {
     pub(crate) rules: BTreeMap<Text, SessionPersistence>,
 }
 
-/// What is remembered of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RememberedSession {
@@ -56,26 +52,23 @@ pub(crate) struct RememberedSession {
     pub(crate) object: String,
     /// An object that is created again is another one.
     pub(crate) uid: String,
-    /// Its `metadata.generation`. It is left out for an object that said nothing: it would be written with each change
-    /// of the object.
+    /// Its `metadata.generation`, except for an object that said nothing, which each change would write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) generation: Option<i64>,
     #[serde(flatten)]
     pub(crate) settings: SessionSettings,
-    /// What it said of the carriers of its sessions before, the newest first, as far as that was something else.
+    /// Former settings of carriers, the newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) former: Vec<SessionSettings>,
-    /// Whether it counts, because the object does not tell it any more.
+    /// Whether it counts, because the object does not say it any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) counts: bool,
 }
 
-/// By object.
 #[derive(Debug, Clone, Default, Eq)]
 pub(crate) struct RememberedSessions(Map<String, RememberedSession>);
 
 impl SessionSettings {
-    /// What annotations say.
     pub(crate) fn annotated(meta: &Meta) -> Self {
         let ours = session_annotations(&meta.annotations);
         Self {
@@ -84,7 +77,6 @@ impl SessionSettings {
         }
     }
 
-    /// What an `XBackend` says.
     pub(crate) fn of_backend(object: &Object<XBackendSpec>) -> Self {
         Self {
             session_persistence: object.spec.session_persistence.clone(),
@@ -96,7 +88,7 @@ impl SessionSettings {
         *self == Self::default()
     }
 
-    /// What of it decides which carriers sessions have, and their names.
+    /// The part that decides which carriers sessions have, and their names.
     fn of_carriers(&self) -> Self {
         let annotations = self.annotations.iter();
         let annotations = annotations.filter(|(name, _)| OF_CARRIERS.contains(&name.as_str()));
@@ -111,7 +103,6 @@ impl SessionSettings {
         }
     }
 
-    /// The same without the rules for which it says the same.
     fn other_than(mut self, now: &Self) -> Self {
         self.rules
             .retain(|rule, persistence| now.rules.get(rule) != Some(persistence));
@@ -129,7 +120,7 @@ impl SessionSettings {
     }
 }
 
-/// What says which carrier a session has, and its name, in the shape that all kinds had first.
+/// The carrier and its name, in the shape that all kinds had first.
 fn of_carrier(persistence: &SessionPersistence) -> SessionPersistence {
     let name = persistence.session_name.as_ref();
     let name = name.or_else(|| persistence.cookie.as_ref()?.name.as_ref());
@@ -152,11 +143,11 @@ impl RememberedSession {
         }
     }
 
-    /// What the object said of carriers before it said this, the newest first. It is the same when this is remembered.
+    /// Former settings of carriers, the newest first. They stay the same when this is remembered.
     pub(crate) fn former(&self, now: &SessionSettings) -> Vec<SessionSettings> {
         let (known, now) = (self.settings.of_carriers(), now.of_carriers());
         let mut former = self.former.clone();
-        // Where it said nothing, its annotations of now change the carriers of a policy's sessions.
+        // If it said nothing, its annotations of now change the carriers of a policy's sessions.
         let had_sessions = !self.settings.is_empty() || !now.annotations.is_empty();
         if known != now && had_sessions {
             let known = known.other_than(&now);
@@ -177,12 +168,10 @@ impl PartialEq for RememberedSessions {
 }
 
 impl RememberedSessions {
-    /// In their order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &RememberedSession> {
         self.0.values().map(|session| &**session)
     }
 
-    /// The objects that are remembered in another way.
     pub(crate) fn changed<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a String> {
         changed(&self.0, &other.0)
     }
@@ -191,14 +180,13 @@ impl RememberedSessions {
         self.0.get(object).map(|session| &**session)
     }
 
-    /// What is remembered of this object. One from a file has no uid.
+    /// An object from a file has no uid.
     pub(crate) fn of(&self, object: &ObjectRef, meta: &Meta) -> Option<&RememberedSession> {
         let known = self.get(&object.key());
         known.filter(|known| meta.uid.is_empty() || known.uid == meta.uid)
     }
 
-    /// What this object said of carriers before it said this, the newest first. Most objects are not remembered, and
-    /// are not asked.
+    /// Former settings of carriers, the newest first. Most objects are not remembered, and are not asked.
     pub(crate) fn former(
         &self,
         object: &ObjectRef,
@@ -209,14 +197,12 @@ impl RememberedSessions {
         known.map(|known| known.former(&now())).unwrap_or_default()
     }
 
-    /// Takes over one object's session.
     pub(crate) fn copy(&mut self, other: &Self, object: &str) {
         if let Some(session) = other.0.get(object) {
             self.0.insert(object.to_owned(), Arc::clone(session));
         }
     }
 
-    /// Adds other objects' sessions.
     pub(crate) fn add(&mut self, other: Self) {
         self.0.extend(other.0);
     }

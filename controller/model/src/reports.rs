@@ -1,5 +1,5 @@
-//! The conditions of each object, by GEP-713 for policies and by the Gateway API for all other objects. Times, the
-//! entries of other controllers and what Envoys have acknowledged are not known here; the writer of a status adds them.
+//! The conditions of each object, by GEP-713 for policies and by the Gateway API for all others, without times, other
+//! controllers' entries and acknowledgements of Envoys.
 
 use std::sync::Arc;
 
@@ -9,11 +9,10 @@ use super::maps::Map;
 use super::objects::SessionPolicyName;
 use limpet_api::{KindRef, ObjectName, ObjectRef, ParentRef, Text};
 
-/// The reason where a value is valid by the API and not supported here. Where a backend asks for such a value, it is
-/// not a reason of `ResolvedRefs`: the backend is there.
+/// The reason for a value that the API has and Limpet does not; not of `ResolvedRefs`, since the backend exists.
 pub(super) const UNSUPPORTED_VALUE: &str = "UnsupportedValue";
 
-/// Reports on all objects of ours.
+/// Reports on all our objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reports {
@@ -29,13 +28,13 @@ pub struct Reports {
     pub session_policies: Map<SessionPolicyName, PolicyReport>,
     /// XBackends.
     pub backends: Map<ObjectName, PolicyReport>,
-    /// Policies of the kind `BackendTLSPolicy`.
+    /// `BackendTLSPolicy` objects.
     #[serde(rename = "backendTLSPolicies")]
     pub backend_tls_policies: Map<ObjectName, PolicyReport>,
     /// `IngressRoute`s of our class.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub ingress_routes: Map<ObjectName, IngressRouteReport>,
-    /// What is wrong with objects whose status has no place for it. It becomes an Event.
+    /// Findings on objects whose status has no place for them. They become Events.
     #[serde(serialize_with = "by_name", skip_serializing_if = "Map::is_empty")]
     pub without_status: Map<ObjectRef, Condition>,
 }
@@ -52,9 +51,9 @@ pub struct Condition {
     pub kind: &'static str,
     /// Whether it holds.
     pub status: ConditionStatus,
-    /// The reason, as the specification defines it.
+    /// As the specification defines it.
     pub reason: &'static str,
-    /// The message: the path of the field and what was expected.
+    /// The path of the field and what was expected.
     pub message: String,
 }
 
@@ -65,7 +64,7 @@ pub enum ConditionStatus {
     True,
     /// It does not.
     False,
-    /// That is not known.
+    /// Not known.
     Unknown,
 }
 
@@ -108,10 +107,10 @@ pub struct IngressRouteReport {
     /// Its `description`.
     #[serde(serialize_with = "text")]
     pub description: Arc<str>,
-    /// The host: a root's own, or from the first root that it has routes of; empty if there is none.
+    /// The host: a root's own, or from the first root that it has routes of; else empty.
     #[serde(serialize_with = "text", skip_serializing_if = "is_empty")]
     pub vhost: Arc<str>,
-    /// Whether it has a host of its own.
+    /// Whether it has a host.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_root: bool,
     /// What is passed over although the object is valid. It becomes an Event.
@@ -169,9 +168,9 @@ pub struct GatewayReport {
     pub observed_generation: i64,
     /// Its conditions. `Programmed` is there only if it is false whatever Envoys acknowledge.
     pub conditions: Vec<Condition>,
-    /// Of its listeners, in their order.
+    /// Its listeners' reports, in their order.
     pub listeners: Vec<ListenerReport>,
-    /// Where it can be reached. `None`: not known here, so what its status says stays.
+    /// Its addresses. `None`: not known here, so its status keeps its addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub addresses: Option<Vec<Address>>,
     /// Why it is not programmed although its Envoys have acknowledged everything.
@@ -179,7 +178,7 @@ pub struct GatewayReport {
     pub unready: Option<Condition>,
 }
 
-/// Where a Gateway can be reached.
+/// An address of a Gateway.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Address {
     /// `IPAddress` or `Hostname`.
@@ -195,13 +194,13 @@ pub struct Address {
 pub struct ListenerReport {
     /// Its name.
     pub name: String,
-    /// The kinds of routes that may attach.
+    /// Kinds of routes that may attach.
     pub supported_kinds: Vec<KindRef>,
-    /// How many do.
+    /// The number of attached routes.
     pub attached_routes: i32,
     /// Its conditions, without `Programmed`.
     pub conditions: Vec<Condition>,
-    /// Whether it serves without `ResolvedRefs`: with the last valid certificate of a Secret.
+    /// Whether it serves without `ResolvedRefs`, with the last valid certificate of a Secret.
     #[serde(skip)]
     pub keeps_certificate: bool,
 }
@@ -225,7 +224,7 @@ impl ListenerReport {
 pub struct RouteReport {
     /// The generation that was read.
     pub observed_generation: i64,
-    /// For each of our Gateways that it refers to.
+    /// Reports for each of our Gateways that it refers to.
     pub parents: Vec<ParentReport>,
 }
 
@@ -245,7 +244,7 @@ pub struct ParentReport {
 pub struct PolicyReport {
     /// The generation that was read.
     pub observed_generation: i64,
-    /// For each ancestor, at most 16 (GEP-713): the Gateways whose traffic it affects.
+    /// Reports for each ancestor, at most 16 (GEP-713): the Gateways whose traffic it affects.
     pub ancestors: Vec<AncestorReport>,
 }
 

@@ -6,7 +6,7 @@ use super::sessions::{RuleSession, notes_on};
 use super::unread::no_effect;
 use super::{InPlace, Quarantined, StandIn};
 
-/// `stand_in`: what is wrong with what the route says of its sessions, if former ones are in their place.
+/// `stand_in`: what is wrong with the route's sessions, if former ones replace them.
 pub(super) fn route_report(
     route: &RouteState<'_>,
     sessions: &[RuleSession],
@@ -40,7 +40,7 @@ fn conditions(
         ));
     } else if route.is_refused() {
         let mut refusals: Vec<String> = route.rules.iter().flat_map(refusals).collect();
-        // What is wrong with the route as a whole is said of each rule, and of the first what becomes of requests.
+        // Problems of the whole route are said of each rule.
         refusals.dedup_by(|next, said| said.starts_with(next.as_str()));
         conditions.push(Condition::fails("Accepted", UNSUPPORTED_VALUE, refusals.join("; ")));
     } else {
@@ -59,7 +59,6 @@ fn conditions(
     conditions
 }
 
-/// The message of a route that is accepted.
 fn message(route: &RouteState<'_>, parent: &Parent, sessions: &[RuleSession]) -> String {
     let rules = || route.rules.iter();
     let nowhere = !rules().any(RouteRule::leads_somewhere) && rules().any(|rule| !rule.unresolved.is_empty());
@@ -112,7 +111,6 @@ fn fallen_back(route: &RouteState<'_>, partially: Option<Condition>) -> Option<C
     Some(Condition::holds("PartiallyInvalid", UNSUPPORTED_VALUE, message))
 }
 
-/// What is served in the route's place, and why.
 fn refused_by_envoy(quarantined: &Quarantined, route: &RouteState<'_>) -> String {
     let Quarantined {
         generation,
@@ -136,7 +134,7 @@ fn partially_invalid(
 ) -> Option<Condition> {
     let (refused, others): (Vec<_>, Vec<_>) = route.rules.iter().partition(|rule| rule.is_refused());
     let dropped: Vec<String> = refused.into_iter().flat_map(refusals).collect();
-    // The specification requires this prefix.
+    // The specification requires this prefix, and the one below.
     let dropped = (!dropped.is_empty()).then(|| format!("Dropped Rule: {}", dropped.join("; ")));
     let problems = sessions.iter().flat_map(|session| &session.problems);
     let sessions = problems.map(|problem| {
@@ -145,7 +143,6 @@ fn partially_invalid(
             problem.field, problem.message
         )
     });
-    // The specification requires this prefix, too.
     let kept = stand_in.map(|stand_in| format!("Fall Back: {stand_in}"));
     let parts = dropped
         .into_iter()
@@ -156,7 +153,6 @@ fn partially_invalid(
     (!parts.is_empty()).then(|| Condition::holds("PartiallyInvalid", UNSUPPORTED_VALUE, parts.join("; ")))
 }
 
-/// What of the rule cannot be followed, and what becomes of its requests.
 fn refusals(rule: &RouteRule<'_>) -> Vec<String> {
     let refused = rule.refused.iter().map(|refused| {
         let message = format!("{}: {}", refused.problem.field, refused.problem.message);

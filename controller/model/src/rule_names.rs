@@ -1,9 +1,8 @@
-//! The names of rules that have none of their own.
+//! The names of rules without a name. Such a rule is called by a hash of its matches.
 //!
-//! Such a rule is called by a hash of its matches. If it changes its matches, it keeps the name that it had, because
-//! the name is the scope of its sessions. What the objects do not tell is remembered: which name the rules of each
-//! route have, by the matches that they had. The same memory and the same route give the same names, and give them
-//! again with the memory that results.
+//! If its matches change, it keeps its name, which is the scope of its sessions. So the names of each route's rules are
+//! remembered, by their former matches. The same memory and route give the same names, also with the memory that
+//! results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use crate::Map;
 use crate::maps::{are_equal, changed};
 use crate::short_hash::short_hash;
 
-/// The names of the rules without a name, by route.
+/// The names of rules without a name, by route.
 #[derive(Debug, Clone, Default, Eq)]
 pub(crate) struct RuleNames(Map<String, RouteNames>);
 
@@ -24,7 +23,6 @@ impl PartialEq for RuleNames {
     }
 }
 
-/// The names of a route's rules without a name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RouteNames {
@@ -35,7 +33,7 @@ pub(crate) struct RouteNames {
     rules: Vec<Unnamed>,
 }
 
-/// A rule without a name: the hash of its matches, and what it is called. Two short texts, because there are many.
+/// The hash of a rule's matches, and its name. Two short texts, because there are many.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Unnamed(String, String);
 
@@ -56,10 +54,8 @@ impl Unnamed {
 }
 
 impl RuleNames {
-    /// Takes in what was written, one route each.
-    ///
     /// # Errors
-    /// If it has what is no name.
+    /// If a name is invalid.
     pub(crate) fn read(routes: Vec<RouteNames>) -> Result<Self, String> {
         let mut names = Self::default();
         for route in routes {
@@ -71,12 +67,10 @@ impl RuleNames {
         Ok(names)
     }
 
-    /// In their order.
     pub(crate) fn routes(&self) -> impl Iterator<Item = &RouteNames> {
         self.0.values().map(|names| &**names)
     }
 
-    /// The routes that are remembered in another way.
     pub(crate) fn changed<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a String> {
         changed(&self.0, &other.0)
     }
@@ -85,14 +79,12 @@ impl RuleNames {
         self.0.get(route).map(|names| &**names)
     }
 
-    /// Takes over one route's names.
     pub(crate) fn copy(&mut self, other: &Self, route: &str) {
         if let Some(names) = other.0.get(route) {
             self.0.insert(route.to_owned(), Arc::clone(names));
         }
     }
 
-    /// Adds other routes' names.
     pub(crate) fn add(&mut self, other: Self) {
         self.0.extend(other.0);
     }
@@ -101,13 +93,13 @@ impl RuleNames {
         self.0.remove(route);
     }
 
-    /// What is remembered of a route. A route from a file has no uid.
+    /// A route from a file has no uid.
     pub(crate) fn of(&self, route: &str, uid: &str) -> &[Unnamed] {
         let known = self.0.get(route).filter(|known| uid.is_empty() || known.uid == uid);
         known.map(|known| known.rules.as_slice()).unwrap_or_default()
     }
 
-    /// Sets what is remembered of a route. Nothing is remembered of a route without such rules.
+    /// Nothing is remembered of a route without such rules.
     pub(crate) fn set(&mut self, route: String, uid: &str, rules: Vec<Unnamed>) {
         if rules.is_empty() {
             self.0.remove(&route);
@@ -127,13 +119,11 @@ impl RouteNames {
         &self.route
     }
 
-    /// Whether a rule has another name than the one of its matches.
     pub(crate) fn has_former_names(&self) -> bool {
         self.rules.iter().any(|rule| rule.matches() != rule.name())
     }
 }
 
-/// A rule of a route.
 #[derive(Debug, Clone)]
 pub(crate) struct Rule<'a> {
     pub(crate) own_name: Option<&'a str>,
@@ -141,8 +131,7 @@ pub(crate) struct Rule<'a> {
     pub(crate) matches: String,
 }
 
-/// The names of all rules, and what to remember of those without a name of their own. Rules with the same matches have
-/// the same name.
+/// The names of all rules, and what to remember. Rules with the same matches have the same name.
 pub(crate) fn assign(former: &[Unnamed], rules: &[Rule<'_>]) -> (Vec<String>, Vec<Unnamed>) {
     let own: BTreeSet<&str> = rules.iter().filter_map(|rule| rule.own_name).collect();
     // A rule that took the name for its own has the sessions now.
@@ -171,8 +160,8 @@ fn unnamed<'r>(rules: &'r [Rule<'_>]) -> impl Iterator<Item = &'r Rule<'r>> {
     rules.iter().filter(|rule| rule.own_name.is_none())
 }
 
-/// The names that rules without a name keep, by their matches. A rule with the same matches keeps its name, wherever it
-/// is. Rules that changed their matches are between the same unchanged neighbours as before, and as many as before.
+/// The names that rules keep, by their matches: with the same matches, wherever they are; with changed ones, if between
+/// the same unchanged neighbours as before, and as many.
 fn inherited<'r>(former: &[&Unnamed], rules: &'r [Rule<'_>]) -> BTreeMap<&'r str, String> {
     let place = |matches: &str| former.iter().position(|known| known.matches() == matches);
     let kept: BTreeSet<usize> = rules.iter().filter_map(|rule| place(&rule.matches)).collect();

@@ -1,10 +1,9 @@
 //! The table of session fields that objects have no field for, or not in every release. Annotations and the
 //! controller's `sessionDefaults` set them.
 //!
-//! Each field has one entry. Everything else follows from it: the name of the annotation (`same-site` for `same_site`),
-//! the name in `sessionDefaults` (`sameSite`), the accepted values and the message for others, precedence, what is
-//! refused for a header, and which annotation a problem of the filter's own check is reported on. The tests go through
-//! the table and fail for a field that they do not cover.
+//! From a field's entry follow the name of the annotation (`same-site` for `same_site`), the name in
+//! `sessionDefaults` (`sameSite`), values and messages, precedence, what is refused for a header, and the annotation
+//! that a problem of the filter's own check is reported on.
 //!
 //! A field that is more than a word is the filter's own, in YAML.
 
@@ -36,8 +35,8 @@ macro_rules! session_fields {
         config: [$($config:literal),*],
         set: $set:expr,
     })+) => {
-        /// Field by field, what `sessionPersistence` says takes precedence over a route's annotations, these over a
-        /// policy's, and these over the controller's `sessionDefaults`.
+        /// Fields of sessions. `sessionPersistence` overrides a route's annotations, these a policy's, and these the
+        /// controller's `sessionDefaults`.
         #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
         pub struct SessionFields {
@@ -45,7 +44,6 @@ macro_rules! session_fields {
         }
 
         impl SessionField {
-            /// The table.
             pub(crate) const ALL: &'static [Self] = &[$(Self {
                 name: stringify!($field),
                 values: $values,
@@ -139,7 +137,7 @@ session_fields! {
         of: Cookie,
         config: ["cookie.path"],
         set: |policy, path| {
-            // What is derived from the rule's matches is there already (`sessions/rules.rs`).
+            // The path of the rule's matches is there already (`sessions/rules.rs`).
             if let CookiePath::At(path) = path {
                 cookie(policy, |cookie| cookie.path = path);
             }
@@ -192,7 +190,7 @@ session_fields! {
         read: scope,
         of: Rules,
         config: [],
-        // It says which rules have a policy in common (`sessions/scopes.rs`).
+        // Used by `sessions/scopes.rs`.
         set: |_, _| (),
     }
     /// What becomes of a session where its rule leads to several backends.
@@ -201,7 +199,7 @@ session_fields! {
         read: word,
         of: Rules,
         config: [],
-        // It says how the policy is used (`sessions/scopes.rs`).
+        // Used by `sessions/scopes.rs`.
         set: |_, _| (),
     }
     /// When a session begins.
@@ -236,7 +234,7 @@ session_fields! {
         config: ["rebalance"],
         set: |policy, rebalance| policy.rebalance = rebalance.0,
     }
-    /// The token travels in the query of URLs, in the place of the cookie.
+    /// The token travels in the query of URLs, in place of the cookie.
     query: OrNone<QueryConfig> {
         values: or_none(&["{name: session, redirects: true}", "none"]),
         read: yaml_or_none,
@@ -244,7 +242,7 @@ session_fields! {
         config: ["query"],
         set: |policy, query| policy.query = query.0,
     }
-    /// The client's address holds the session, without a token, in the place of the cookie.
+    /// The client's address holds the session, without a token, in place of the cookie.
     source: OrNone<SourceConfig> {
         values: or_none(&["{timeout: 1h}", "none"]),
         read: yaml_or_none,
@@ -276,7 +274,7 @@ session_fields! {
         config: ["cacheControl"],
         set: |policy, cache_control| policy.cache_control = cache_control,
     }
-    /// Where a token is accepted, too.
+    /// Where a token is also accepted.
     also: Vec<FurtherConfig> {
         values: Values::Yaml("[]", &["[{header: {name: x-session}}, {query: {name: session}}]", "[]"]),
         read: yaml,
@@ -294,7 +292,6 @@ session_fields! {
     }
 }
 
-/// What [`SessionScope`] may be.
 const SCOPES: &str = "rule, service, or YAML like {name: basket}";
 
 /// What holds a session.
@@ -312,35 +309,28 @@ pub(crate) enum Holder {
     Source,
 }
 
-/// Which sessions a field applies to. For others, annotations are refused, by the filter's check where by nothing else,
-/// and defaults do not apply.
+/// The sessions that a field applies to. For others, annotations are refused and defaults do not apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Of {
-    /// All sessions.
     Policy,
     /// Sessions of rules. Others belong to one backend.
     Rules,
-    /// Sessions with tokens.
     Token,
     /// Sessions that are not in the application's cookie or header.
     Own,
-    /// Sessions in a carrier of the filter's own.
     Carrier,
     /// Sessions that can be taken from a client.
     Deletable,
-    /// Sessions in the filter's own cookie.
     Cookie,
-    /// Sessions whose type is Cookie. It says what they have in the place of the cookie, so only one of these counts.
+    /// Sessions whose type is Cookie. Only one of these fields counts.
     InPlaceOfCookie,
 }
 
 impl Of {
-    /// Whether it applies to no session whose type is Header.
     pub(crate) fn is_for_cookies(self) -> bool {
         matches!(self, Self::Cookie | Self::Deletable | Self::InPlaceOfCookie)
     }
 
-    /// Whether it applies to sessions that are held so.
     pub(crate) fn applies_to(self, holder: Holder) -> bool {
         match self {
             Self::Policy | Self::Rules => true,
@@ -354,14 +344,12 @@ impl Of {
     }
 }
 
-/// An entry of the table.
 #[derive(Debug)]
 pub(crate) struct SessionField {
-    /// The field's name in Rust.
+    /// The name in Rust.
     name: &'static str,
     pub(crate) values: Values,
     pub(crate) of: Of,
-    /// The fields of the filter's policy that it sets, as problems name them.
     pub(crate) config: &'static [&'static str],
     read: fn(&mut SessionFields, &str) -> Result<(), Wrong>,
     is_set: fn(&SessionFields) -> bool,
@@ -372,7 +360,7 @@ pub(crate) struct SessionField {
 }
 
 impl SessionField {
-    /// The entry for a field of the filter's policy, and what of the field's path is below the entry's.
+    /// The entry for a field of the filter's policy, and the rest of the field's path.
     pub(crate) fn of_config(field: &str) -> Option<(&'static Self, &str)> {
         let below = |config: &&str| {
             let rest = field.strip_prefix(*config)?;
@@ -388,12 +376,12 @@ impl SessionField {
         (self.is_set)(fields)
     }
 
-    /// The entry for an annotation, named without the prefix.
+    /// `name` is without the prefix.
     pub(crate) fn of_annotation(name: &str) -> Option<&'static Self> {
         Self::ALL.iter().find(|entry| entry.annotation() == name)
     }
 
-    /// The annotation's name without the prefix.
+    /// The name without the prefix.
     pub(crate) fn annotation(&self) -> String {
         self.name.trim_start_matches("r#").replace('_', "-")
     }
@@ -408,7 +396,7 @@ impl SessionField {
     /// Sets the field.
     ///
     /// # Errors
-    /// If the text is not a valid value: what was expected, and what was found.
+    /// What was expected, and what was found.
     pub(crate) fn read(&self, fields: &mut SessionFields, text: &str) -> Result<(), String> {
         let read = if self.values.may_be(text) {
             (self.read)(fields, text)
@@ -437,23 +425,19 @@ impl SessionFields {
         *self == Self::default()
     }
 
-    /// Whether the field is set.
     pub(crate) fn sets(&self, field: &SessionField) -> bool {
         (field.is_set)(self)
     }
 
-    /// Whether the field of this annotation is set.
     pub(crate) fn has(&self, annotation: &str) -> bool {
         SessionField::of_annotation(annotation).is_some_and(|entry| (entry.is_set)(self))
     }
 
-    /// The fields that are set here and below, and differ.
     pub(crate) fn contradicted<'f>(&'f self, below: &'f Self) -> impl Iterator<Item = &'static SessionField> + 'f {
         let both = |entry: &&SessionField| (entry.is_set)(self) && (entry.contradicts)(self, below);
         SessionField::ALL.iter().filter(both)
     }
 
-    /// What they say that holds sessions in the place of the cookie.
     pub(crate) fn in_place_of_cookie(&self) -> Option<Holder> {
         match (&self.query, &self.source) {
             (Some(OrNone(Some(_))), _) => Some(Holder::Query),
@@ -462,13 +446,11 @@ impl SessionFields {
         }
     }
 
-    /// The fields that are set, and for these sessions.
     pub(crate) fn set_of(&self, is_meant: impl Fn(Of) -> bool) -> impl Iterator<Item = &'static SessionField> {
         let entries = SessionField::ALL.iter().filter(move |entry| is_meant(entry.of));
         entries.filter(|entry| (entry.is_set)(self))
     }
 
-    /// The same without the fields for other sessions than these.
     pub(crate) fn only(&self, is_kept: impl Fn(Of) -> bool) -> Self {
         let mut fields = self.clone();
         for entry in SessionField::ALL.iter().filter(|entry| !is_kept(entry.of)) {
@@ -488,7 +470,6 @@ impl SessionFields {
         fields
     }
 
-    /// Changes the policy by the fields that are set.
     pub(crate) fn apply(&self, policy: &mut PolicyConfig) {
         for entry in SessionField::ALL {
             (entry.apply)(self, policy);

@@ -17,28 +17,28 @@ pub const CONTROLLER_NAME: &str = "limpet.dev/controller";
 /// The settings that a graph is built with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Our `controllerName`, in our GatewayClasses and in our entries in statuses.
+    /// The name in our GatewayClasses and our entries in statuses.
     pub controller_name: String,
     /// Whose Gateways are read.
     pub gateways: Gateways,
-    /// The namespaces whose objects are read; all of them if empty.
+    /// Namespaces whose objects are read; all if empty.
     pub namespaces: BTreeSet<String>,
-    /// If the controller keeps the Envoys of Gateways: how.
+    /// How the controller keeps the Envoys of Gateways, if it does.
     pub managed: Option<ManagedEnvoys>,
-    /// What sessions have if no object says otherwise.
+    /// Settings of sessions that objects override.
     pub session_defaults: SessionFields,
-    /// If `IngressRoute`s are read: how.
+    /// How `IngressRoute`s are read, if they are.
     pub contour: Option<ContourSettings>,
-    /// What no object may exceed.
+    /// Limits of each object.
     pub session_limits: SessionLimits,
 }
 
-/// What the sessions of an object may ask of everybody's Envoys and keys.
+/// Limits of an object's sessions, which cost all Envoys and keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionLimits {
-    /// The longest timeout: a key of tokens retires for as long as the longest one.
+    /// The longest timeout: a key of tokens retires for that long.
     pub life: GatewayDuration,
-    /// The most entries of a table of clients (`source`). Each may take 120 bytes in every Envoy.
+    /// Entries of a table of clients (`source`). Each may take 120 bytes in every Envoy.
     pub source_entries: u32,
 }
 
@@ -70,16 +70,16 @@ impl Default for Settings {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ContourSettings {
-    /// What the Envoys call their Gateway (`node.cluster`), as `namespace/name`. No Gateway object has this name.
+    /// The `node.cluster` of the Envoys, as `namespace/name`. No Gateway object has this name.
     #[serde(deserialize_with = "gateway_name")]
     pub gateway: ObjectName,
     /// The class whose objects are read.
     #[serde(default = "contour_class")]
     pub ingress_class: String,
-    /// Whether objects without a class are read, too.
+    /// Whether objects without a class are also read.
     #[serde(default = "yes")]
     pub unclassified: bool,
-    /// The namespaces whose objects may be roots; all if it is empty.
+    /// Namespaces whose objects may be roots; all if empty.
     #[serde(default)]
     pub root_namespaces: BTreeSet<String>,
     /// The ports of the Envoys.
@@ -94,13 +94,13 @@ pub struct ContourSettings {
     /// Whether Services of type `ExternalName` count.
     #[serde(default)]
     pub external_names: bool,
-    /// How many proxies in front of the Envoys are trusted with the client's address.
+    /// The number of proxies in front of the Envoys that are trusted with the client's address.
     #[serde(default)]
     pub trusted_hops: u32,
 }
 
 impl ContourSettings {
-    /// Whether objects of this namespace may have hosts of their own.
+    /// Whether objects of this namespace may be roots.
     pub(crate) fn permits_roots(&self, namespace: &str) -> bool {
         self.root_namespaces.is_empty() || self.root_namespaces.contains(namespace)
     }
@@ -110,9 +110,9 @@ impl ContourSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ContourPorts {
-    /// That without TLS.
+    /// The port without TLS.
     pub http: NonZeroU16,
-    /// That with TLS.
+    /// The port with TLS.
     pub https: NonZeroU16,
 }
 
@@ -150,9 +150,9 @@ fn tls_1_2() -> TlsVersion {
 /// How the controller keeps the Envoys of Gateways.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ManagedEnvoys {
-    /// Where their objects are; in the namespace of each Gateway if `None`.
+    /// The namespace of their objects; each Gateway's if `None`.
     pub namespace: Option<String>,
-    /// What neither Gateways nor classes say.
+    /// Used where neither Gateways nor classes say something else.
     pub defaults: EnvoyDeploymentSpec,
     /// What Gateways of other namespaces may ask for.
     pub infrastructure: AllowedMetadata,
@@ -165,8 +165,8 @@ pub enum Gateways {
     /// is not supported.
     #[default]
     Ours,
-    /// Gateways of the classes with one of these `controllerName`s, which another control plane serves. It reports on
-    /// them and may support more than Limpet, which only adds sessions.
+    /// Gateways of the classes with one of these `controllerName`s. Another control plane serves and reports on them;
+    /// Limpet only adds sessions.
     Of(BTreeSet<String>),
 }
 

@@ -1,8 +1,5 @@
-//! Objects whose sessions cannot be followed any more keep those that they had.
-//!
-//! A typo in an annotation would otherwise end all sessions at once. What an object said last is remembered, and is put
-//! in its place. The reports say what is wrong with it, and what is in effect. An object that asks for no sessions any
-//! more has none. One that said nothing, and has sessions by others, says nothing further on.
+//! Objects whose sessions cannot be followed any more keep those that they had, because a typo in an annotation would
+//! otherwise end all sessions at once. An object that asks for no sessions any more has none.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,20 +14,20 @@ pub(crate) enum Judged {
     /// They can, or it asks for none.
     Valid(Box<SessionSettings>),
     Wrong(Wrong),
-    /// It is a policy without any target that exists. What it said before of others is remembered further on.
+    /// It is a policy without any target that exists. What is remembered stays.
     WithoutTargets,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Wrong {
     pub(crate) problems: String,
-    /// The rules of a route that have no sessions therefore: their paths, like `spec.rules[2]`, and names.
+    /// Rules of a route that therefore have no sessions: their paths, like `spec.rules[2]`, and names.
     pub(crate) rules: BTreeMap<String, Text>,
 }
 
 pub(crate) type AllJudged = BTreeMap<ObjectRef, Judged>;
 
-/// What to remember of the objects. `has_sessions`: whether a route has any, of its own or by others.
+/// `has_sessions`: whether a route has any, of its own or by others.
 pub(crate) fn remembered(
     objects: &Objects,
     judged: &AllJudged,
@@ -63,7 +60,6 @@ pub(crate) fn remembered(
     with_sessions(objects).filter_map(one).collect()
 }
 
-/// The objects that cannot be followed.
 pub(crate) fn all_wrong(judged: AllJudged) -> BTreeMap<ObjectRef, Wrong> {
     let wrong = judged.into_iter().filter_map(|(object, judged)| match judged {
         Judged::Valid(_) | Judged::WithoutTargets => None,
@@ -72,7 +68,6 @@ pub(crate) fn all_wrong(judged: AllJudged) -> BTreeMap<ObjectRef, Wrong> {
     wrong.collect()
 }
 
-/// All objects that may say something of sessions.
 fn with_sessions(objects: &Objects) -> impl Iterator<Item = (ObjectRef, &Meta)> {
     fn of<S>(kind: Kind, all: &Map<ObjectName, Object<S>>) -> impl Iterator<Item = (ObjectRef, &Meta)> {
         all.iter().map(move |(name, object)| {
@@ -91,7 +86,7 @@ fn with_sessions(objects: &Objects) -> impl Iterator<Item = (ObjectRef, &Meta)> 
 }
 
 impl Objects {
-    /// The same with what these objects said of their sessions before. `None`: they said nothing else.
+    /// Puts in these objects' former sessions. `None`: they said nothing else.
     pub(crate) fn with_stand_ins(&self, all_wrong: &BTreeMap<ObjectRef, Wrong>) -> Option<Self> {
         let mut objects = self.clone();
         for (object, wrong) in all_wrong {
@@ -108,7 +103,7 @@ impl Objects {
         (!objects.stand_ins.is_empty()).then_some(objects)
     }
 
-    /// The same with what this object said of its sessions before. `None`: it said nothing else.
+    /// Puts in this object's former sessions. `None`: it said nothing else.
     pub(crate) fn with_former(&self, object: &ObjectRef) -> Option<Self> {
         let known = self.memory.sessions.get(&object.key())?;
         let mut objects = self.clone();
@@ -116,7 +111,7 @@ impl Objects {
         is_other.then_some(objects)
     }
 
-    /// Puts settings in the place of an object's own. Returns whether they differ.
+    /// Puts settings in place of an object's own. Returns whether they differ.
     fn put_in(&mut self, object: &ObjectRef, uid: &str, known: &SessionSettings, wrong: &Wrong) -> bool {
         let name = &object.name;
         let policy = |kind| SessionPolicyName {
@@ -158,7 +153,7 @@ impl Objects {
     }
 }
 
-/// Changes an object and its annotations. Returns whether it is another one now.
+/// Changes an object and its annotations. Returns whether it differs.
 fn change<K: Ord + Clone, S: Clone + PartialEq>(
     objects: &mut Map<K, Object<S>>,
     name: &K,

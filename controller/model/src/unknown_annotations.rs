@@ -1,4 +1,4 @@
-//! Our annotations that are not read where they are, because they are misspelt or on the wrong object.
+//! Our annotations that are not read, because they are misspelt or on the wrong object.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,13 @@ use super::{Objects, Settings};
 use limpet_api::{Kind, Meta, ObjectRef, Text};
 
 const DOMAIN: &str = "limpet.dev";
-/// What is read of objects that have sessions, where it is checked as well.
+/// Read on objects that have sessions, and checked there.
 const OF_SESSIONS: &str = "session.limpet.dev/";
-/// The same, for messages.
 const ANY_OF_SESSIONS: &str = "session.limpet.dev/*";
-/// What the controller itself writes on Services.
+/// Written by the controller on Services.
 const DIGEST: &str = "limpet.dev/digest";
 
-/// Whether anything is read of an annotation of this name: what it says, or that it is misspelt.
+/// Whether an annotation of this name has a meaning, or is misspelt.
 #[must_use]
 pub fn reads_annotation(annotation: &str) -> bool {
     is_ours(annotation) || contour::reads(annotation)
@@ -28,7 +27,7 @@ fn is_ours(annotation: &str) -> bool {
     below.is_some_and(|below| below.is_empty() || below.ends_with('.'))
 }
 
-/// What is wrong with the annotations of our domains that are none of `known`; `None`: nothing.
+/// The problem of annotations of our domains that are none of `known`.
 #[must_use]
 pub fn unknown_annotations<'a>(names: impl IntoIterator<Item = &'a String>, known: &[&str]) -> Option<String> {
     let names = names.into_iter().filter(|name| is_ours(name));
@@ -45,7 +44,7 @@ pub fn unknown_annotations<'a>(names: impl IntoIterator<Item = &'a String>, know
     (!told.is_empty()).then(|| told.join("; "))
 }
 
-/// What is wrong with annotations of our Gateways, and of objects that may have sessions.
+/// Problems of annotations of our Gateways, and of objects that may have sessions.
 pub(super) fn problems(objects: &Objects, settings: &Settings) -> BTreeMap<ObjectRef, Condition> {
     let is_ours = |class: &Text| {
         let class = objects.gateway_classes.get(class);

@@ -1,6 +1,5 @@
 //! Fields of an object that its type does not have.
 
-/// The unread fields of one object.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unread<'a>(&'a [String]);
 
@@ -19,7 +18,6 @@ impl<'a> Unread<'a> {
     }
 }
 
-/// `message`, and which fields have no effect.
 pub(super) fn no_effect(message: &str, fields: &[String]) -> String {
     if fields.is_empty() {
         message.to_owned()

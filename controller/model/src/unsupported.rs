@@ -12,11 +12,11 @@ use limpet_api::{Kind, ObjectName, ObjectRef, ParentRef};
 pub struct Unsupported {
     /// The rule.
     pub rule: RuleName,
-    /// The Gateway that this applies to; all Gateways if it is not set.
+    /// The Gateway that this applies to; all if not set.
     pub gateway: Option<ObjectName>,
     /// How much of the rule's sessions.
     pub extent: Extent,
-    /// What, and why.
+    /// What is unsupported, and why.
     pub message: String,
 }
 
@@ -30,7 +30,7 @@ pub enum Extent {
 }
 
 impl Reports {
-    /// Reports what is unsupported: in `Programmed` of the policy or the XBackends that ask for the sessions; where the
+    /// Reports what is unsupported, in `Programmed` of the policy or the XBackends that ask for the sessions; if the
     /// rule itself asks, in `PartiallyInvalid` of its route.
     pub fn add_unsupported(&mut self, graph: &Graph, unsupported: &[Unsupported]) {
         if unsupported.is_empty() {
@@ -128,7 +128,6 @@ fn is_gateway(reference: &ParentRef, gateway: &ObjectName) -> bool {
         && reference.name == gateway.name
 }
 
-/// What is reported of one policy and one Gateway.
 #[derive(Debug, Default)]
 struct Told {
     rules: usize,

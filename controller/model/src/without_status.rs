@@ -1,5 +1,5 @@
-//! What is wrong with an object whose status has no place for it: no Gateway of ours is involved, and only the
-//! controller of a Gateway may report on a route. It becomes an Event.
+//! Findings on an object whose status has no place for them: no Gateway of ours is involved, and only the controller of
+//! a Gateway may report on a route. They become Events.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use limpet_api::{
 type WithoutStatus = BTreeMap<ObjectRef, Condition>;
 
 /// Adds Gateways without a class or with the name of Contour's, routes to Gateways that do not exist, grants that
-/// permit nothing, delegations that are too long, and annotations without any reader. Leaves others their policies.
+/// permit nothing, too long delegations, and annotations without any reader.
 pub(super) fn add(
     objects: &Objects,
     settings: &Settings,
@@ -80,9 +80,8 @@ pub(super) fn add(
     }
 }
 
-/// Removes policies on backends that routes of other controllers' Gateways lead to: these controllers report on them,
-/// and may support what Limpet does not, as other kinds of backends. A route that may not refer to a backend does not
-/// lead there.
+/// Removes policies on backends of other controllers' Gateways, which report on them, and may support what Limpet does
+/// not. A route that may not refer to a backend does not count.
 fn leave_to_others(
     objects: &Objects,
     settings: &Settings,
@@ -132,7 +131,7 @@ pub(super) fn is_others(objects: &Objects, settings: &Settings, gateway: &Object
     class.is_some_and(|class| !settings.reads(&class.spec.controller_name))
 }
 
-/// The Gateways among the parents that do not exist. Gateways of a namespace that is not read may exist.
+/// Parents that do not exist. Gateways of a namespace that is not read may exist.
 fn missing_parents(objects: &Objects, settings: &Settings, route: &ObjectName, parents: &[ParentRef]) -> Vec<String> {
     let parents = parents.iter().enumerate().filter_map(|(index, parent)| {
         let gateway = gateway_name(&route.namespace, parent)?;
@@ -143,8 +142,8 @@ fn missing_parents(objects: &Objects, settings: &Settings, route: &ObjectName, p
     parents.collect()
 }
 
-/// The parents of the Gateway API that are no Gateways. Parents of other groups, and Services, belong to a mesh. A
-/// `ListenerSet` is not read: where another controller has Gateways, or serves them all, it may be that controller's.
+/// Parents that are no Gateways. Parents of other groups, and Services, belong to a mesh. A `ListenerSet` is not read:
+/// where another controller has Gateways, or serves them all, it may be that controller's.
 fn other_parents(objects: &Objects, settings: &Settings, parents: &[ParentRef]) -> Vec<String> {
     let mut gateways = objects.gateways.values();
     if !settings.judges() || gateways.any(|gateway| is_others(objects, settings, gateway)) {
@@ -162,14 +161,14 @@ fn other_parents(objects: &Objects, settings: &Settings, parents: &[ParentRef]) 
     told.collect()
 }
 
-/// A route may also ask for default Gateways, of which Limpet has none and others may have some.
+/// A route may also ask for default Gateways, which other controllers may have.
 fn no_parents<S>(route: &Object<S>, parents: &[ParentRef]) -> Option<String> {
     let asks_for_defaults = route.unread.iter().any(|field| field == "spec.useDefaultGateways");
     let is_lost = parents.is_empty() && route.malformed.is_none() && !asks_for_defaults;
     is_lost.then(|| "spec.parentRefs: expected a Gateway, found none".to_owned())
 }
 
-/// Where a grant names the core group by a name that it does not have.
+/// A grant may name the core group by a name that it does not have.
 fn unknown_groups(grant: &Object<ReferenceGrantSpec>) -> Vec<String> {
     let from = grant.spec.from.iter().map(|from| &from.group).enumerate();
     let to = grant.spec.to.iter().map(|to| &to.group).enumerate();

@@ -26,7 +26,7 @@ impl ControlPlane {
         }
     }
 
-    /// The kinds that are written. Within a stage, objects are written in this order.
+    /// Kinds that are written; within a stage, in this order.
     #[must_use]
     pub fn definitions(&self) -> &'static [&'static ManifestKind] {
         match self {
@@ -35,7 +35,7 @@ impl ControlPlane {
         }
     }
 
-    /// The kind that has the filter's configuration, with the keyring.
+    /// The kind with the filter's configuration and the keyring.
     #[must_use]
     pub fn keyring_kind(&self) -> &'static ManifestKind {
         match self {
@@ -53,8 +53,7 @@ impl ControlPlane {
         }
     }
 
-    /// The GatewayClasses that the control plane creates itself, with their `controllerName`s. A cluster has them,
-    /// manifests do not.
+    /// The GatewayClasses that the control plane creates itself, with their `controllerName`s. Manifests lack them.
     #[must_use]
     pub fn own_classes(&self) -> &'static [(&'static str, &'static str)] {
         match self {
@@ -76,7 +75,7 @@ impl ControlPlane {
     #[must_use]
     pub fn objections(&self, object: &Value) -> Vec<Objection> {
         match self {
-            // The statuses of Istio's objects have no objections.
+            // Statuses of Istio's objects have no objections.
             Self::Istio(_) => Vec::new(),
             Self::EnvoyGateway(_) => envoy_gateway::objections(object),
         }
@@ -114,7 +113,6 @@ mod tests {
     use crate::envoy::EnvoyOptions;
     use crate::{FilterInputs, FilterKeys};
 
-    /// A route of the namespace `team` with sessions, at the Gateway `infra/web`.
     fn graph() -> Graph {
         let gateway = ObjectName::new("infra", "web");
         let rule = RuleName("httproute/team/cart/all".into());
@@ -183,7 +181,6 @@ mod tests {
             tenants.collect()
         };
         let [infra, team] = ["infra", "team"].map(str::to_owned);
-        // The filters around ours are in an EnvoyFilter, too.
         let expected = [
             ("EnvoyFilter", infra.clone()),
             ("EnvoyFilter", team.clone()),

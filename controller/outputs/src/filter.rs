@@ -10,7 +10,7 @@ use limpet_core::config::schema::{
 use limpet_core::keyring::wrapped::Wrapped;
 use limpet_core::time::GatewayDuration;
 
-/// The filter's configuration with these policies, and the fences for sessions of these namespaces.
+/// The configuration with these policies, and the fences for sessions of these namespaces.
 #[must_use]
 pub fn filter_config(
     policies: BTreeMap<String, PolicyConfig>,
@@ -46,8 +46,7 @@ pub fn variables(config: &FilterConfig) -> Vec<String> {
     names.into_iter().cloned().collect()
 }
 
-/// The environment variables that the Envoy process must have: of the key-encryption key which a wrapped keyring names,
-/// or of all keys.
+/// The environment variables that Envoy must have: of the key-encryption key of a wrapped keyring, or of all keys.
 #[must_use]
 pub fn needed_variables(keys: &FilterKeys) -> Vec<String> {
     match keys {
@@ -74,12 +73,12 @@ pub struct FilterInputs {
     pub clock_skew: GatewayDuration,
     /// What the Gateway's routes do not need any more.
     pub retained: RetainedConfig,
-    /// Whether Envoys of ours tell the controller of the sessions that they see.
+    /// Whether our Envoys report their sessions to the controller.
     pub report_sessions: bool,
 }
 
 impl FilterInputs {
-    /// These keys, and defaults for the rest.
+    /// Takes these keys, and defaults for the rest.
     #[must_use]
     pub fn with_keys(keys: FilterKeys) -> Self {
         Self {
@@ -93,19 +92,18 @@ impl FilterInputs {
     }
 }
 
-/// What no route of a Gateway needs any more, kept for Envoys that still have old routes.
+/// What a Gateway's routes need no more, kept for Envoys that still have old routes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RetainedConfig {
     /// Policies. Without them, such a route would have no sessions until Envoy has its successor.
     pub policies: BTreeMap<String, PolicyConfig>,
     /// Namespaces of sessions. Without their fences, such a route would lead sessions to new owners of addresses.
     pub namespaces: BTreeSet<Text>,
-    /// By the policy that has a shorter idle timeout now. Without them, sessions that are in use would end.
+    /// Longer idle timeouts that policies had, by policy. Without them, sessions that are in use would end.
     pub former_lags: BTreeMap<Text, Vec<FormerLagConfig>>,
 }
 
 impl RetainedConfig {
-    /// Adds the idle timeouts that sessions of these policies had to them.
     pub(crate) fn add_former_lags(&self, policies: &mut BTreeMap<String, PolicyConfig>) {
         for (policy, former) in &self.former_lags {
             if let Some(policy) = policies.get_mut(&**policy) {

@@ -1,8 +1,7 @@
-//! Envoy messages as JSON, by the rules of proto3 and with the original field names (`typed_config`), as in Envoy's
-//! configuration files. The content of an `Any` is unpacked next to its `@type`.
+//! Envoy messages as JSON, by the rules of proto3 and with the original field names (`typed_config`). The content of an
+//! `Any` is unpacked next to its `@type`.
 //!
-//! `descriptors.binpb` describes [`ROOTS`] and all messages that they lead to, from Envoy's own protocol buffers.
-//! `make descriptors` writes it.
+//! `descriptors.binpb`, by `make descriptors`, describes [`ROOTS`] and all messages that they lead to.
 
 use std::sync::LazyLock;
 
@@ -18,7 +17,7 @@ use serde_json::{Map, Value};
 
 use limpet_resources::Resource;
 
-/// The full names of the messages that are written, both those with an `Any` and those inside one.
+/// Full names of the messages that are written, also inside an `Any`.
 pub const ROOTS: [&str; 31] = [
     "envoy.config.bootstrap.v3.Bootstrap",
     "envoy.config.cluster.v3.Cluster",
@@ -56,29 +55,28 @@ pub const ROOTS: [&str; 31] = [
 /// Why a message cannot be written as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
-    /// The message is not among [`ROOTS`] and what they lead to.
+    /// A message that is neither in [`ROOTS`] nor reached from there.
     #[error("{0} is not among the messages that descriptors.binpb describes")]
     UnknownMessage(String),
-    /// The bytes are not an encoding of the message.
+    /// An invalid encoding of a message.
     #[error("not a {message}: {error}")]
     Malformed {
-        /// The full name of the message.
+        /// Its full name.
         message: String,
-        /// The error of the decoder.
+        /// The decoder's error.
         error: String,
     },
-    /// The message has a field that the descriptors lack.
+    /// A field that the descriptors lack.
     #[error("{message} has an unknown field {number}")]
     UnknownField {
-        /// The full name of the message.
+        /// The message's full name.
         message: String,
-        /// The number of the field.
+        /// The field's number.
         number: u32,
     },
 }
 
-/// The message of this type URL (`type.googleapis.com/envoy.config.cluster.v3.Cluster`) with these bytes. Fields
-/// without a value are left out.
+/// Decodes a message of this type URL (`type.googleapis.com/envoy.config.cluster.v3.Cluster`), without unset fields.
 ///
 /// # Errors
 /// If the type is unknown, or the bytes are not an encoding of it.
@@ -89,7 +87,7 @@ pub fn message(type_url: &str, bytes: &[u8]) -> Result<Map<String, Value>, JsonE
     fields(&decode(descriptor, bytes)?)
 }
 
-/// A message of a type that the descriptors have.
+/// Writes a message of a known type.
 ///
 /// # Errors
 /// If a message inside is unknown.
@@ -97,7 +95,7 @@ pub fn typed<M: Message + Name>(message: &M) -> Result<Value, JsonError> {
     self::message(&M::type_url(), &message.encode_to_vec()).map(Value::Object)
 }
 
-/// A resource with its `@type`.
+/// Writes a resource with its `@type`.
 ///
 /// # Errors
 /// If a message inside is unknown, or the content is not an encoding of the type.
@@ -105,7 +103,7 @@ pub fn resource(resource: &Resource) -> Result<Value, JsonError> {
     any(resource.resource_type().url(), resource.body())
 }
 
-/// A message with its `@type`, as in an `Any`.
+/// Writes a message with its `@type`, as in an `Any`.
 ///
 /// # Errors
 /// If a message inside is unknown.
@@ -198,7 +196,7 @@ fn of_message(message: &DynamicMessage) -> Result<Value, JsonError> {
     }
 }
 
-/// Messages with a JSON form of their own (proto3 JSON mapping). None of them contains an `Any`.
+/// Messages with their own JSON form (proto3 JSON mapping). None of them contains an `Any`.
 fn well_known(message: &DynamicMessage) -> Result<Value, JsonError> {
     let serializer = serde_json::value::Serializer;
     let written = message.serialize_with_options(serializer, &SerializeOptions::new());

@@ -2,10 +2,8 @@
 //!
 //! - `filter`: the filter's configuration, which all outputs share. `used`: the part of a graph that the Envoys of one
 //!   Gateway need. `policy_room`: the policies that their filter has room for.
-//! - `envoy`, `json`: resources for Envoys of our own GatewayClass, and messages as JSON.
-//! - `envoys`: the Envoys of our own GatewayClass, as objects of Kubernetes.
-//! - `istio`, `envoy_gateway`: objects for these control planes. `manifests`: what both share. `control_plane`: the
-//!   choice between them.
+//! - `envoy`, `envoys`: resources, and the Envoys themselves, for our own GatewayClass.
+//! - `istio`, `envoy_gateway`: objects for these control planes. `manifests`: their common parts.
 
 mod control_plane;
 pub mod envoy;
@@ -23,7 +21,7 @@ pub use filter::{FilterInputs, FilterKeys, RetainedConfig, filter_config, needed
 pub use policy_room::{MOST_BYTES, MOST_BYTES_OF_OBJECT, PolicyRoom, used_policies};
 pub use used::{GatewayReferences, all_policies};
 
-/// How many policies and routes this thread has looked at for the room of policies, for tests of what many cost.
+/// Counts policies and routes that this thread has looked at, for tests.
 #[cfg(test)]
 mod looked {
     use std::cell::Cell;
@@ -36,7 +34,7 @@ mod looked {
         COUNT.set(COUNT.get() + 1);
     }
 
-    /// How many since the last call.
+    /// The count since the last call.
     pub(crate) fn take() -> usize {
         COUNT.replace(0)
     }

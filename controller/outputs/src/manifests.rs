@@ -1,4 +1,4 @@
-//! Objects for another control plane: what an output wants written. How they are written is not known here.
+//! Objects for another control plane, as an output wants them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use super::{FilterInputs, RetainedConfig};
 
 pub use limpet_model::{MANAGED_BY, MANAGER};
 
-/// The label that names the controller that wrote an object. Its value is [`controller_label`].
+/// The label of the controller that wrote an object, with the value [`controller_label`].
 pub const CONTROLLER_LABEL: &str = "limpet.dev/controller";
 
-/// What manifests are built from.
+/// The inputs of manifests.
 #[derive(Debug, Clone, Copy)]
 pub struct ManifestInputs<'a> {
     /// The objects, for what a graph does not have, such as the uids of owners.
@@ -27,24 +27,23 @@ pub struct ManifestInputs<'a> {
     pub options: &'a EnvoyOptions,
     /// The keyring and the fences.
     pub inputs: &'a FilterInputs,
-    /// What is retained, by Gateway: proxies may still have routes for it.
+    /// Retained content by Gateway: proxies may still have routes for it.
     pub retained: &'a BTreeMap<ObjectName, RetainedConfig>,
 }
 
 /// The objects that should exist.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Manifests {
-    /// The objects, in the order in which they are written. The next build shares the objects that are the same.
+    /// Objects in the order in which they are written. The next build shares equal ones.
     pub objects: Vec<Arc<Manifest>>,
     /// What the objects cannot express.
     pub unsupported: Vec<Unsupported>,
-    /// Gateways whose objects stay as they are: they are neither written nor deleted.
+    /// Gateways whose objects are neither written nor deleted.
     pub unchanged: BTreeSet<ObjectName>,
 }
 
 impl Manifests {
-    /// Puts the objects into the order in which they are written: by stage, then by their kind's place in
-    /// `definitions`, then by name.
+    /// Sorts by stage, then by the kind's place in `definitions`, then by name.
     pub(crate) fn sort(&mut self, definitions: &[&ManifestKind]) {
         let place = |manifest: &Manifest| definitions.iter().position(|known| *known == manifest.definition);
         let key = |manifest: &Manifest| (manifest.stage, place(manifest));
@@ -58,40 +57,40 @@ impl Manifests {
 /// An object that should exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
-    /// The stage in which the object is written.
+    /// The stage in which it is written.
     pub stage: WriteStage,
-    /// The kind of the object.
+    /// Its kind.
     pub definition: &'static ManifestKind,
-    /// The name of the object.
+    /// Its name.
     pub name: ObjectName,
-    /// The Gateways whose proxies the object is for.
+    /// The Gateways whose proxies it is for.
     pub gateways: BTreeSet<ObjectName>,
-    /// The namespace of what the object was made of, in whose turn it is written: the route's, or the Gateway's where
-    /// the object serves several routes. The object itself may be in another one.
+    /// The namespace in whose turn it is written: the route's, or the Gateway's where it serves several routes. The
+    /// object may be in another one.
     pub tenant: Text,
     /// The owner, in the same namespace. The cluster deletes both together.
     pub owner: Option<ManifestOwner>,
-    /// Labels besides those that say who has written it.
+    /// Labels besides its writer's.
     pub labels: BTreeMap<String, String>,
     /// Its annotations.
     pub annotations: BTreeMap<String, String>,
-    /// The `spec` of the object; null if its kind has none.
+    /// The `spec`; null if its kind has none.
     pub spec: Value,
 }
 
 /// An objection of a control plane to an object of ours, from the object's status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Objection {
-    /// The Gateway that it concerns; all of them if `None`.
+    /// The Gateway that it concerns; all if `None`.
     pub gateway: Option<ObjectName>,
-    /// What it means for sessions.
+    /// The effect on sessions.
     pub extent: Extent,
     /// The object and the control plane's message.
     pub message: String,
 }
 
 /// When an object is written. A proxy that refers to something that it does not have yet serves without sessions, or
-/// not at all. So the objects of one stage are written, and reach the proxies, before the next stage.
+/// not at all. So the objects of a stage reach the proxies before the next stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WriteStage {
     /// What routes use: the filter, its configuration, and its neighbours in the chain.
@@ -109,27 +108,27 @@ pub struct ManifestKind {
     pub version: &'static str,
     /// The kind.
     pub kind: &'static str,
-    /// The plural name, as in the paths of the API.
+    /// The plural, as in the paths of the API.
     pub plural: &'static str,
 }
 
-/// The owner of an object: the cluster deletes the object with it.
+/// The owner of an object, which the cluster deletes with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManifestOwner {
     /// The API version, with the group.
     pub api_version: String,
-    /// The kind of the owner.
+    /// The owner's kind.
     pub kind: &'static str,
-    /// The name of the owner.
+    /// The owner's name.
     pub name: String,
-    /// The uid of the owner.
+    /// The owner's uid.
     pub uid: String,
 }
 
 /// Pods that run proxies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProxyPods {
-    /// The namespace of the pods; any if `None`.
+    /// The pods' namespace; any if `None`.
     pub namespace: Option<String>,
     /// A label selector for the pods.
     pub selector: String,
@@ -138,7 +137,7 @@ pub struct ProxyPods {
 }
 
 impl Manifest {
-    /// The object as it is written by the controller that `label` names.
+    /// The object as the controller that `label` names writes it.
     #[must_use]
     pub fn object(&self, label: &str) -> Value {
         let mut labels = self.labels.clone();

@@ -1,7 +1,5 @@
-//! Which policies the filter of a Gateway has room for.
-//!
-//! One configuration has the policies of all namespaces whose routes are at the Gateway, and its Envoys read it again
-//! with each change. If all policies together are larger than there is room for, each namespace has a fair share.
+//! The policies that the filter of a Gateway has room for: its Envoys read all of them again with each change. If not
+//! all have room, each namespace has a fair share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,24 +12,23 @@ use limpet_resources::changes;
 
 use crate::used::{GatewayReferences, hosts, route_sessions};
 
-/// The most bytes of JSON of the policies of a Gateway: about 16,000 policies, which take 110 MB in an Envoy.
+/// The most bytes of JSON of a Gateway's policies: about 16,000 policies, which take 110 MB in an Envoy.
 pub const MOST_BYTES: usize = 4 << 20;
 
-/// The same in an object for another control plane, which has to fit into the API server.
+/// The limit of an object for another control plane, which has to fit into the API server.
 pub const MOST_BYTES_OF_OBJECT: usize = 512 << 10;
 
-/// The policies that the filter of a Gateway has.
+/// The policies that a Gateway's filter has.
 #[must_use]
 pub fn used_policies(graph: &Graph, gateway: &ObjectName) -> BTreeMap<String, PolicyConfig> {
     GatewayReferences::by(graph, gateway).policies_within(graph, MOST_BYTES)
 }
 
-/// The policies that the filters of Gateways have no room for. What a Gateway loses is found again only when its
-/// routes or their policies change: other Gateways with many policies delay no build.
+/// The policies that have no room. It looks again only when a Gateway's routes or their policies change: other Gateways
+/// with many policies delay no build.
 #[derive(Debug, Default)]
 pub struct PolicyRoom(BTreeMap<ObjectName, FoundRoom>);
 
-/// What a Gateway loses, with what that was found of.
 #[derive(Debug)]
 struct FoundRoom {
     used: GatewayReferences,
@@ -41,7 +38,7 @@ struct FoundRoom {
 }
 
 impl PolicyRoom {
-    /// The rules that lose sessions because there is no room for their policies. `used`: what each Gateway uses.
+    /// Returns the rules that lose sessions because their policies have no room. `used`: what each Gateway uses.
     pub fn catch_up(&mut self, graph: &Graph, used: &BTreeMap<ObjectName, GatewayReferences>) -> Vec<Unsupported> {
         let mut lost = Vec::new();
         let mut known = std::mem::take(&mut self.0);
@@ -75,7 +72,7 @@ impl FoundRoom {
 }
 
 impl GatewayReferences {
-    /// The policies for which there is room, with their content.
+    /// The policies that have room, with their content.
     #[must_use]
     pub fn policies_within(&self, graph: &Graph, most_bytes: usize) -> BTreeMap<String, PolicyConfig> {
         let known = |name| graph.policies.get_key_value(name);
@@ -91,8 +88,8 @@ impl GatewayReferences {
         within_share(namespaces, most_bytes).into_iter().flatten().collect()
     }
 
-    /// These retained policies, as far as there is room for them, too. They come in the order in which they count, each
-    /// with its namespace. A namespace has the same share of room for them and for the policies that it uses.
+    /// The first of these retained policies that also have room, each with its namespace. A namespace has one share for
+    /// them and for the policies that it uses.
     #[must_use]
     pub fn retained_within<'r>(
         &'r self,
@@ -108,7 +105,6 @@ impl GatewayReferences {
         within_share(namespaces, most_bytes).into_iter().flatten().collect()
     }
 
-    /// The bytes of the policies of each namespace.
     fn sizes<'u, T>(
         &'u self,
         graph: &Graph,
@@ -122,7 +118,7 @@ impl GatewayReferences {
         namespaces
     }
 
-    /// The rules that lose sessions at the Gateway because there is no room for their policies.
+    /// The rules that lose sessions at the Gateway because their policies have no room.
     #[must_use]
     pub fn without_policies(&self, graph: &Graph, gateway: &ObjectName, most_bytes: usize) -> Vec<Unsupported> {
         let kept = self.kept_policies(graph, most_bytes);
@@ -153,12 +149,11 @@ impl GatewayReferences {
     }
 }
 
-/// The sessions of a rule at a Gateway.
 #[derive(Debug, Default)]
 struct RuleSessions<'g> {
-    /// Whether there is room for the policy of any.
+    /// Whether any policy has room.
     is_kept: bool,
-    /// The namespace of one without.
+    /// The namespace of a policy without room.
     lost: Option<&'g str>,
 }
 

@@ -17,8 +17,8 @@ use limpet_model::graph::{
     VirtualHost,
 };
 
-/// What other control planes lack for these sessions, if addresses hold them. `consistent_hash` names what users may
-/// have there, and for what.
+/// What other control planes lack if addresses hold these sessions. `consistent_hash`: what users may have there
+/// instead, and for what.
 pub(crate) fn without_hash(graph: &Graph, policy: &str, consistent_hash: &str) -> Option<String> {
     let source = graph.policies.get(policy)?.source;
     source.map(|_| {
@@ -48,7 +48,7 @@ pub(crate) fn beginning_all_the_same<'g>(graph: &'g Graph, forward: &'g Forward)
     })
 }
 
-/// What other control planes lack for these sessions with a rebalance time: their proxies do not report to us.
+/// What other control planes lack for a rebalance time: their proxies do not report to us.
 pub(crate) fn without_budgets(graph: &Graph, policy: &str) -> Option<String> {
     let rebalance = graph.policies.get(policy)?.rebalance;
     rebalance.map(|_| {
@@ -66,11 +66,10 @@ pub fn all_policies(graph: &Graph) -> BTreeMap<String, PolicyConfig> {
         .collect()
 }
 
-/// What the names of the secrets of authorities begin with. A listener's secret has the name of its Secret, and no
+/// The prefix of secrets of authorities, which no listener's secret has: that is named after its Secret, and no
 /// namespace has a dot.
 const PREFIX: &str = "limpet.authorities";
 
-/// The name of the secret that has these authorities.
 pub(crate) fn authorities_secret(authorities: &TrustedAuthorities) -> String {
     match authorities {
         TrustedAuthorities::System => format!("{PREFIX}/system"),
@@ -78,24 +77,21 @@ pub(crate) fn authorities_secret(authorities: &TrustedAuthorities) -> String {
     }
 }
 
-/// A virtual host of a Gateway. In its order, they are as the Gateway has them.
+/// A virtual host of a Gateway, ordered as the Gateway has them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct VirtualHostKey {
     pub(crate) port: u16,
-    /// The index of its listener at the port.
     pub(crate) listener: usize,
     pub(crate) hostname: Hostname,
 }
 
 impl VirtualHostKey {
-    /// The virtual host that is there.
     pub(crate) fn find<'g>(&self, gateway: &'g Gateway) -> Option<&'g Arc<VirtualHost>> {
         let listener = gateway.ports.get(&self.port)?.get(self.listener)?;
         listener.virtual_hosts.get(&self.hostname)
     }
 }
 
-/// What the routes of a virtual host refer to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum VirtualHostReference {
     /// The object that routes come from, as the names of its rules begin.
@@ -118,13 +114,12 @@ enum ReferencePosition {
     Last,
 }
 
-/// What the virtual hosts of a Gateway refer to, and which of them do. A copy costs nothing and shares all but what
-/// differs.
+/// The references of a Gateway's virtual hosts. A copy shares all but what differs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GatewayReferences(OrdSet<(VirtualHostReference, ReferencePosition)>);
 
 impl GatewayReferences {
-    /// Of a Gateway of the graph.
+    /// Collects them for a Gateway of the graph.
     #[must_use]
     pub fn by(graph: &Graph, gateway: &ObjectName) -> Self {
         let mut used = Self::default();
@@ -152,7 +147,6 @@ impl GatewayReferences {
         }
     }
 
-    /// The virtual hosts that refer to this, in their order.
     pub(crate) fn places<'u>(&'u self, of: &'u VirtualHostReference) -> impl Iterator<Item = &'u Arc<VirtualHostKey>> {
         let pairs = self
             .from(of, ReferencePosition::First)
@@ -204,13 +198,12 @@ impl GatewayReferences {
         policies.next().is_some_and(|(of, _)| **of == *namespace)
     }
 
-    /// The namespaces of sessions.
     pub(crate) fn namespaces(&self) -> BTreeSet<Text> {
         let policies = self.namespace_policies(Text::default());
         policies.map(|(namespace, _)| namespace.clone()).collect()
     }
 
-    /// The namespaces of sessions from this one on, each with each policy that they have.
+    /// Namespaces from this one on, each with each policy that they have.
     pub(crate) fn namespace_policies(&self, first: Text) -> impl Iterator<Item = (&Text, &Text)> {
         let references = self.each(&VirtualHostReference::NamespacePolicy(first, Text::default()));
         references.map_while(|reference| match reference {
@@ -219,7 +212,6 @@ impl GatewayReferences {
         })
     }
 
-    /// The policies that the sessions of a cluster have.
     pub(crate) fn policies_at<'u>(&'u self, cluster: &'u ClusterName) -> impl Iterator<Item = &'u Text> {
         let first = VirtualHostReference::Session(cluster.clone(), Text::default());
         self.each(&first).map_while(move |reference| match reference {
@@ -247,8 +239,7 @@ impl GatewayReferences {
         })
     }
 
-    /// The idle bounds by which Envoys count a cluster's sessions, in whole seconds. `max_idle` is the one in the
-    /// filter's configuration.
+    /// The idle bounds by which Envoys count a cluster's sessions, in whole seconds. `max_idle` is the filter's.
     #[must_use]
     pub fn idle_bounds(&self, graph: &Graph, cluster: &ClusterName, max_idle: GatewayDuration) -> BTreeSet<u32> {
         let policies = self.policies_at(cluster);
@@ -256,7 +247,6 @@ impl GatewayReferences {
         bounds.collect()
     }
 
-    /// Whether these policies, or their namespaces, are others than in `before`.
     pub(crate) fn has_other_policies(&self, before: &Self) -> bool {
         let mut changed = self.changes(before);
         changed.any(|reference| matches!(reference, VirtualHostReference::NamespacePolicy(..)))
@@ -274,7 +264,7 @@ impl GatewayReferences {
         changed.collect()
     }
 
-    /// The policies that virtual hosts of `before` refer to, and none of these, each with a namespace of its sessions.
+    /// The policies that only virtual hosts of `before` refer to, each with a namespace of its sessions.
     #[must_use]
     pub fn dropped_policies(&self, before: &Self) -> BTreeMap<Text, Text> {
         let dropped = self.dropped(before).filter_map(|reference| match reference {
@@ -287,7 +277,7 @@ impl GatewayReferences {
             .collect()
     }
 
-    /// The namespaces of sessions that virtual hosts of `before` have, and none of these.
+    /// The namespaces of sessions that only virtual hosts of `before` have.
     #[must_use]
     pub fn dropped_namespaces(&self, before: &Self) -> BTreeSet<Text> {
         let dropped = self.dropped(before).filter_map(|reference| match reference {
@@ -302,7 +292,7 @@ impl GatewayReferences {
         self.changes(before).filter(|reference| !self.has(reference))
     }
 
-    /// To what virtual hosts refer otherwise than in `before`, more than once at times.
+    /// The references that differ from those of `before`, some more than once.
     pub(crate) fn changes<'u>(&'u self, before: &'u Self) -> impl Iterator<Item = &'u VirtualHostReference> {
         before.0.diff(&self.0).map(|item| match item {
             DiffItem::Add((reference, _)) | DiffItem::Remove((reference, _)) => reference,
@@ -317,7 +307,6 @@ impl GatewayReferences {
         self.0.range((first.clone(), at)..)
     }
 
-    /// Each reference from this one on.
     fn each<'u>(&'u self, first: &VirtualHostReference) -> impl Iterator<Item = &'u VirtualHostReference> + use<'u> {
         let mut next = self.from(first, ReferencePosition::First).next();
         iter::from_fn(move || {
@@ -328,13 +317,11 @@ impl GatewayReferences {
     }
 }
 
-/// Whether applications move the sessions of a policy.
 pub(crate) fn moves(graph: &Graph, policy: &str) -> bool {
     let policy = graph.policies.get(policy);
     policy.is_some_and(|policy| policy.r#move.is_some())
 }
 
-/// The virtual hosts of a Gateway.
 pub(crate) fn hosts(gateway: &Gateway) -> impl Iterator<Item = (VirtualHostKey, &Arc<VirtualHost>)> {
     gateway.ports.iter().flat_map(|(port, listeners)| {
         listeners.iter().enumerate().flat_map(move |(index, listener)| {
@@ -350,7 +337,6 @@ pub(crate) fn hosts(gateway: &Gateway) -> impl Iterator<Item = (VirtualHostKey, 
     })
 }
 
-/// What the routes of a virtual host refer to.
 pub(crate) fn references(graph: &Graph, host: &VirtualHost) -> BTreeSet<VirtualHostReference> {
     let mut all = BTreeSet::new();
     for route in &host.routes {
@@ -362,12 +348,10 @@ pub(crate) fn references(graph: &Graph, host: &VirtualHost) -> BTreeSet<VirtualH
     all
 }
 
-/// The sessions of the routes of a virtual host.
 pub(crate) fn sessions<'g>(graph: &'g Graph, host: &'g VirtualHost) -> impl Iterator<Item = &'g SessionUse> {
     host.routes.iter().flat_map(|route| route_sessions(graph, route))
 }
 
-/// The sessions of a route.
 pub(crate) fn route_sessions<'g>(graph: &'g Graph, route: &'g Route) -> impl Iterator<Item = &'g SessionUse> {
     let (of_rule, clusters) = match &route.action {
         Action::Forward(forward) => match &forward.session {

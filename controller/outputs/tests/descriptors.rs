@@ -1,5 +1,5 @@
-//! `src/descriptors.binpb` is what envoy-types' own descriptors say of the messages that are written.
-//! `make descriptors` writes it anew.
+//! `src/descriptors.binpb` has envoy-types' own descriptors of the written messages. `make descriptors` writes it
+//! again.
 #![allow(clippy::disallowed_methods, reason = "a test reads files and the environment")]
 #![expect(
     clippy::expect_used,
@@ -20,7 +20,6 @@ fn checked_in() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/descriptors.binpb")
 }
 
-/// All descriptors that came with envoy-types.
 fn all() -> FileDescriptorSet {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let output = Command::new(cargo)
@@ -70,7 +69,7 @@ fn describe_enum(described: &mut BTreeMap<String, Described>, file: &str, scope:
     described.insert(format!("{scope}.{}", proto.name()), entry);
 }
 
-/// What is left of a message where only these are needed; nothing where none of it is.
+/// What remains of a message for these needs, if anything.
 fn pruned(needed: &BTreeSet<String>, scope: &str, message: &DescriptorProto) -> Option<DescriptorProto> {
     let name = format!("{scope}.{}", message.name());
     let nested_type: Vec<_> = message

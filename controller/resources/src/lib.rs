@@ -1,5 +1,4 @@
-//! Envoy resources by type and name: an output makes them, and an xDS server sends them. Contents are opaque bytes
-//! here.
+//! Envoy resources by type and name: outputs make them, an xDS server sends them. Contents are opaque bytes here.
 
 use std::fmt;
 use std::ops::{Index, IndexMut};
@@ -25,15 +24,14 @@ pub enum ResourceType {
     Listener,
     /// Virtual hosts and routes (RDS).
     RouteConfiguration,
-    /// One virtual host of a route configuration (VHDS), under the name `<route configuration>/<id>`.
+    /// A virtual host of a route configuration (VHDS), under the name `<route configuration>/<id>`.
     VirtualHost,
 }
 
-/// The route configuration of the preflight, in which a server offers [`Resources::units`]. A node that has a listener
-/// for it says so by [`PREFLIGHT_METADATA`].
+/// The route configuration in which a server offers [`Resources::units`], to a node with [`PREFLIGHT_METADATA`].
 pub const PREFLIGHT: &str = "preflight";
 
-/// The field of a node's metadata that says that it asks for [`PREFLIGHT`], whatever its value is.
+/// The field of a node's metadata that says, by any value, that it asks for [`PREFLIGHT`].
 pub const PREFLIGHT_METADATA: &str = "limpet.preflight";
 
 impl ResourceType {
@@ -48,7 +46,7 @@ impl ResourceType {
         Self::VirtualHost,
     ];
 
-    /// The type URL, as in requests and responses.
+    /// The type URL.
     #[must_use]
     pub const fn url(self) -> &'static str {
         match self {
@@ -62,7 +60,7 @@ impl ResourceType {
         }
     }
 
-    /// The type of this URL; `None` if it is not served.
+    /// Finds the type of a URL; `None` if it is not served.
     #[must_use]
     pub fn from_url(url: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|served| served.url() == url)
@@ -140,8 +138,7 @@ impl<T> IndexMut<ResourceType> for PerType<T> {
 /// The name of a resource.
 pub type Name = Arc<str>;
 
-/// The version of a resource: the first 16 bytes of the SHA-256 of its content, in hexadecimal. Equal contents have
-/// equal versions in every process.
+/// The first 16 bytes of the SHA-256 of a content, in hexadecimal. Equal contents have equal versions in every process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ResourceVersion([u8; 16]);
 
@@ -171,7 +168,7 @@ impl ResourceVersion {
         Self(version)
     }
 
-    /// Reads a version; `None` if the text is not exactly what a version is written as.
+    /// Reads a version; `None` if it is not exactly as a version is displayed.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut version = [0; 16];
@@ -197,7 +194,7 @@ impl fmt::Debug for ResourceVersion {
     }
 }
 
-/// A resource. It is immutable: a change is another resource of the same type and name.
+/// A resource, immutable: a change is another one of the same type and name.
 pub struct Resource {
     of_type: ResourceType,
     name: Name,
@@ -207,10 +204,9 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// A resource with this encoded message.
+    /// Creates a resource with this encoded message.
     ///
-    /// Equal contents must be equal bytes, or they are sent again. `prost` does not guarantee that: it encodes the
-    /// entries of a map in any order.
+    /// Equal contents must be equal bytes, or they are sent again. `prost` encodes the entries of a map in any order.
     #[must_use]
     pub fn new(resource_type: ResourceType, name: impl Into<Name>, body: Vec<u8>) -> Self {
         Self {
@@ -221,19 +217,19 @@ impl Resource {
         }
     }
 
-    /// The type of the resource.
+    /// Its type.
     #[must_use]
     pub fn resource_type(&self) -> ResourceType {
         self.of_type
     }
 
-    /// The name, as Envoy asks for it.
+    /// Its name, as Envoy asks for it.
     #[must_use]
     pub fn name(&self) -> &Name {
         &self.name
     }
 
-    /// The version of the content.
+    /// Its content's version.
     #[must_use]
     pub fn version(&self) -> ResourceVersion {
         self.version
@@ -246,7 +242,7 @@ impl Resource {
     }
 }
 
-/// Equal versions are equal contents.
+/// Compares no contents: equal versions are equal contents.
 impl PartialEq for Resource {
     fn eq(&self, other: &Self) -> bool {
         (self.of_type, &self.name, self.version) == (other.of_type, &other.name, other.version)
@@ -268,12 +264,11 @@ impl fmt::Debug for Resource {
     }
 }
 
-/// Resources of one type, by name. A copy costs nothing and shares all but what differs, so what differs between two is
-/// found without a look at the rest ([`OrdMap::diff`]).
+/// Resources of one type, by name. Copies share all but what differs, which [`OrdMap::diff`] finds without a look at
+/// the rest.
 pub type ByName = OrdMap<Name, Arc<Resource>>;
 
-/// What differs between two maps: each key, with its values before and after. Equal values do not differ. What the maps
-/// share is not looked at.
+/// Each key that differs between two maps, with its values before and after, without a look at what they share.
 pub fn changes<'m, K: Ord, V: PartialEq>(
     before: &'m OrdMap<K, V>,
     after: &'m OrdMap<K, V>,
@@ -314,20 +309,20 @@ impl Resources {
         Self::default()
     }
 
-    /// Adds a resource. It replaces one of the same type and name.
+    /// Adds or replaces a resource.
     pub fn insert(&mut self, resource: impl Into<Arc<Resource>>) {
         let resource = resource.into();
         self.by_type[resource.of_type].insert(Arc::clone(&resource.name), resource);
     }
 
-    /// Adds a unit of the preflight: a virtual host with all that one object adds to route configurations. A node has
-    /// to accept it before it gets route configurations with it. Its domains must be its own.
+    /// Adds a unit of the preflight: a virtual host, with its own domains, of all that one object adds to route
+    /// configurations, which a node has to accept first.
     pub fn insert_unit(&mut self, unit: impl Into<Arc<Resource>>) {
         let unit = unit.into();
         self.units.insert(Arc::clone(&unit.name), unit);
     }
 
-    /// Changes what differs between `before` and `after`. Returns whether anything does.
+    /// Applies the changes from `before` to `after`. Returns whether there are any.
     pub fn catch_up(&mut self, before: &Self, after: &Self) -> bool {
         let mut is_changed = false;
         for each in ResourceType::ALL {

@@ -62,7 +62,7 @@ fn the_stateful_session_filter_must_be_there_and_behind() {
     assert_one(&other, "error", "typed_config", "header state x-limpet-host behind");
 }
 
-/// Nobody knows whether the backend exists that the application names, so a session is not strict on its way there.
+/// On its way to the backend that the application names, a session is not strict: it may not exist.
 #[test]
 fn a_strict_policy_that_moves_needs_both_filters() {
     let mut moving = strict();
@@ -110,7 +110,7 @@ fn a_strict_policy_needs_the_strict_filter() {
         manager["http_filters"][3]["typed_config"]["strict"] = false.into();
     });
     assert_one(&soft, "error", "http_filters[3]", "expected strict: true");
-    // Without a strict policy it may be absent, as in `cookie.yaml`.
+    // Without a strict policy it may be absent.
     assert_eq!(filters(example("cookie.yaml").pointer_mut(MANAGER).unwrap()).len(), 4);
     let hard = changed(|manager| manager["http_filters"][2]["typed_config"]["strict"] = true.into());
     assert_one(&hard, "error", "http_filters[2]", "expected no strict: true");
@@ -175,7 +175,7 @@ fn backends_cannot_see_internal_headers() {
         "route_config",
         "expected x-limpet-host-strict, x-limpet-destination, x-limpet-session: backends would see them",
     );
-    // A filter behind the steering ones may remove them instead, or one behind limpet for what only limpet reads.
+    // A filter behind the steering ones may remove them, or one behind limpet for what only limpet reads.
     let filtered = |at: usize, prefix: &str, rest: Value| {
         changed(|manager| {
             manager["route_config"]["request_headers_to_remove"] = rest.clone();

@@ -1,4 +1,4 @@
-//! Files, filter configurations, and finding the filter in Envoy's.
+//! Files, filter configurations, and the filter's place in Envoy's.
 
 use serde_json::{Value, json};
 
@@ -97,7 +97,7 @@ fn a_missing_variable_is_an_error_with_env() {
         .says("expected 32 bytes in base64");
 }
 
-/// A configuration with an error, a warning, and something that is not checked.
+/// A configuration with an error, a warning and an unchecked part.
 fn with_all_severities() -> tempfile::NamedTempFile {
     let filter = json!({
         "keys": [{"id": 1, "env": "LIMPET_KEY"}, {"id": 2, "inline": OTHER_KEY, "state": "retiring"}],
@@ -106,7 +106,7 @@ fn with_all_severities() -> tempfile::NamedTempFile {
     file(".json", &filter.to_string())
 }
 
-/// What the lines that are not indented begin with.
+/// The first words of lines that are not indented.
 fn beginnings(text: &str) -> Vec<&str> {
     let lines = text.lines().filter(|line| !line.starts_with(' '));
     lines.filter_map(|line| line.split_whitespace().next()).collect()
@@ -374,7 +374,7 @@ fn a_discovered_configuration_may_be_in_any_of_the_files() {
         .run()
         .code(0);
     assert_eq!(checked(&ran), 1, "{ran:?}");
-    // The path in it is wrong in another directory.
+    // In another directory, the path in it is wrong.
     let elsewhere = folder();
     let (listener, resource) = (
         checkout().join("envoy-configs/ecds.yaml"),
@@ -500,7 +500,7 @@ fn a_file_that_cannot_be_read_was_no_error_in_json() {
     );
 }
 
-/// Whatever fails: a wrong argument, a file, an object that is not there.
+/// Failures of arguments, of files and of missing objects.
 #[test]
 fn failures_were_no_json() {
     for (arguments, expected) in [

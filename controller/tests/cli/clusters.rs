@@ -1,5 +1,4 @@
-//! What Envoy decides of a session's endpoint: `cookie.yaml`, `split.yaml` and `destination.yaml` with other clusters
-//! or routes.
+//! Envoy's choice of endpoints: `cookie.yaml`, `split.yaml` and `destination.yaml` with other clusters or routes.
 
 use serde_json::{Value, json};
 
@@ -9,7 +8,6 @@ const MANAGER: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/t
 const ROUTES: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/route_config/\
     virtual_hosts/0/routes";
 
-/// `cookie.yaml` with these fields of its cluster.
 fn with(fields: &Value) -> Value {
     changed(example("cookie.yaml"), fields)
 }
@@ -152,7 +150,7 @@ fn sessions_move_while_envoy_is_in_panic() {
     }
 }
 
-/// `cookie.yaml` with two routes: the canary's, with these criteria, and the other one, with those.
+/// `cookie.yaml` with two routes, which have these criteria.
 fn subsets(canary: &Value, others: &Value) -> Value {
     let mut envoy = with(&json!({"lb_subset_config": {"subset_selectors": [{"keys": ["version"]}]}}));
     let routes = envoy.pointer_mut(ROUTES).unwrap();
@@ -250,7 +248,7 @@ fn with_routes(fields: impl FnOnce(Value) -> Value) -> Value {
     envoy
 }
 
-/// The session of its only route is one that the filter's configuration does not have.
+/// The filter's configuration lacks the session of its only route.
 fn wrong(mut routes: Value) -> Value {
     routes["virtual_hosts"][0]["routes"][0]["metadata"] = json!({"filter_metadata": {"limpet": {"session": "none/x"}}});
     routes

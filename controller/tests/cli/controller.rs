@@ -1,10 +1,8 @@
-//! `limpet controller --check`.
-
 use serde_json::{Value, json};
 
 use crate::limpet;
 
-/// What is said of a configuration: exit code, and the message.
+/// Exit code and message of `limpet controller --check`.
 fn checked(config: &Value) -> (i32, String) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("controller.json");
@@ -126,7 +124,6 @@ fn a_bad_field_is_named_by_its_path() {
     }
 }
 
-/// Checks that a configuration is refused with this path and these words.
 fn is_named(config: &Value, path: &str, words: &str) {
     let (code, message) = checked(config);
     assert_eq!(code, 2, "{config}: {message}");
@@ -271,10 +268,10 @@ fn an_address_of_another_machine_is_refused() {
         message.contains("xds.address: cannot listen on 192.0.2.1:18000: "),
         "{message}"
     );
-    // What is not listened on is not checked.
+    // A port without a listener is not checked.
     assert_eq!(check(xds, "istio").0, 0);
 
-    // It may be in use by a running controller.
+    // A running controller may have the port.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let (code, message) = check(json!({"http": {"address": taken.local_addr().unwrap()}}), "envoy");
     assert_eq!(code, 0, "{message}");

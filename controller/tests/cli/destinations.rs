@@ -1,5 +1,4 @@
-//! Sessions of clusters: `destination.yaml` with one change. Its clusters are blue and green, each with a session of
-//! its own.
+//! Sessions of clusters: `destination.yaml` with one change. Its clusters blue and green have a session each.
 
 use serde_json::{Value, json};
 
@@ -20,7 +19,6 @@ fn session(cluster: &mut Value) -> &mut Value {
     &mut cluster["metadata"]["filter_metadata"]["limpet"]["session"]
 }
 
-/// With other policies.
 fn with_policies(mut envoy: Value, policies: &Value) -> Value {
     let manager = envoy.pointer_mut(MANAGER).unwrap();
     let value = &mut manager["http_filters"][1]["typed_config"]["config"]["configuration"]["value"];
@@ -105,7 +103,7 @@ fn every_cluster_needs_a_cookie_of_its_own() {
     );
 }
 
-/// Scopes' names are short, so two scopes may have the same. Here is a pair: their SHA-256 begins with 30ddbfbfb3.
+/// The SHA-256 of both scopes begins with 30ddbfbfb3, the part that names cookies.
 #[test]
 fn two_scopes_with_one_name_are_found() {
     let two = changed(|clusters| {
@@ -144,7 +142,6 @@ fn the_filters_that_steer_are_those_of_the_clusters() {
     });
     assert_eq!(findings(&off(nobody)), (0, Vec::new()));
 
-    // One of the clusters has a strict policy.
     let policies = json!({"web": {"cookie": {"name": "blue"}}, "hard": {"cookie": {"name": "green"}, "strict": true}});
     let mut both = with_policies(
         changed(|clusters| *session(&mut clusters[1]) = "hard/green".into()),

@@ -1,5 +1,3 @@
-//! The examples and lists on the pages of `docs/`.
-
 use crate::{KEY, checkout, file, limpet, path};
 use limpet_core::outcome::{
     HOST_ERRORS, KeyOutcome, NO_KEYS, REFUSED_SECRETS, RequestOutcome, ResponseOutcome, UNKNOWN_ROUTE_CONFIGS,

@@ -1,4 +1,4 @@
-//! Tables of pages that name what is elsewhere in the checkout: tests, and the reasons of conditions.
+//! Tables of pages that name tests, and the reasons of conditions.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,7 +9,6 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Every Rust file below a folder, but for folders of tests in it.
 fn sources(folder: &Path) -> Vec<String> {
     let mut texts = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -23,7 +22,6 @@ fn sources(folder: &Path) -> Vec<String> {
     texts
 }
 
-/// A section of a page, from its heading to the next one of the same level.
 fn section(page: &str, heading: &str) -> String {
     let page = read(&checkout().join(page));
     let (_, section) = page
@@ -32,12 +30,12 @@ fn section(page: &str, heading: &str) -> String {
     section.split("\n## ").next().unwrap().to_owned()
 }
 
-/// What stands between backticks.
+/// The texts between backticks.
 fn code(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// The numbers of the checks, as `check_08`, that tests below this folder have in front of their names.
+/// The numbers in front of tests' names below a folder, as `check_08`.
 fn checks(folder: &str) -> BTreeSet<String> {
     let number = |name: &str| {
         let digits: String = name.chars().take_while(char::is_ascii_digit).collect();
@@ -68,7 +66,7 @@ fn the_gateway_api_page_names_each_check_and_no_other() {
 /// Type, status and reason of a condition.
 type Reason = (String, &'static str, String);
 
-/// The rows of the page's table of the conditions of policies.
+/// The reasons in the page's table of the conditions of policies.
 fn documented_reasons() -> BTreeSet<Reason> {
     let section = section("docs/reference/annotations.md", "## Status");
     let rows = section.lines().filter_map(|line| {
@@ -85,7 +83,7 @@ fn documented_reasons() -> BTreeSet<Reason> {
     rows.collect()
 }
 
-/// The conditions that these sources make, where type and reason are written where they are made.
+/// The conditions that these sources make with literal types and reasons.
 fn reasons(sources: &[String]) -> BTreeSet<Reason> {
     let mut reasons = BTreeSet::new();
     for text in sources {

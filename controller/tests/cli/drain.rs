@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::{Ran, limpet};
 
-/// Answers as Envoy's admin interface: each request with this status and, for statistics, with these. Returns its port,
-/// and the first lines of requests.
+/// An admin interface with this status and these statistics. Returns its port, and the first lines of requests.
 fn admin(status: &'static str, counters: &'static str) -> (u16, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -88,7 +87,6 @@ fn an_envoy_that_is_not_there_is_no_success() {
     ran.complains("expected status 200 for /healthcheck/fail, found \"HTTP/1.1 426 Upgrade Required\"");
 }
 
-/// An admin interface that accepts and says nothing.
 #[test]
 fn a_silent_envoy_does_not_hold_it_longer_than_its_time() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

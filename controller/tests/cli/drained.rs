@@ -12,7 +12,7 @@ const JUST_STARTED: &str = r#"{"known": true, "sessions": 0, "streams": 0, "sinc
     "why": ["it has just started"]}"#;
 const TWO_SESSIONS: &str = r#"{"known": true, "sessions": 2, "streams": 0, "since": "06:00", "complete": true}"#;
 
-/// Answers with these in turn, status and body, and then with the last one again and again. Returns its address.
+/// Answers with these in turn, and then repeats the last one. Returns its address.
 fn controller(answers: &'static [(&'static str, &'static str)]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -64,7 +64,6 @@ fn a_controller_that_does_not_know_all_is_not_believed() {
     let (ran, took) = drained(&controller(&[("200 OK", JUST_STARTED)]), "8s");
     ran.code(1).says("there may be more: it has just started");
     assert!(took >= Duration::from_secs(8), "{took:?}");
-    // It does once it knows.
     let answers = &[("200 OK", JUST_STARTED), ("200 OK", NOTHING)];
     drained(&controller(answers), "30s").0.code(0);
 }

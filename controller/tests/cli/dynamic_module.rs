@@ -16,7 +16,7 @@ fn configured(configuration: &Value) -> Value {
     changed(|manager| manager["http_filters"][0]["typed_config"]["filter_config"] = configuration.clone())
 }
 
-/// It steers by itself, reads metadata and the environment by itself, and says nothing in headers.
+/// It steers and reads metadata and the environment by itself, without headers.
 #[test]
 fn a_module_needs_no_other_filter() {
     assert_eq!(findings(&example("module.yaml")), (0, Vec::new()));

@@ -1,5 +1,3 @@
-//! `limpet explain` on manifests.
-
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 
@@ -12,7 +10,7 @@ use crate::{KEY, Ran, file, limpet, path};
 
 pub(crate) const NOW: &str = "2026-11-23T12:00:00Z";
 
-/// Two routes at one Gateway. Of `shop`, the rule `cart` has the sessions of a policy, `own` its own, and `plain` none.
+/// Two routes at one Gateway. Of `shop`, the rule `cart` has a policy's sessions, `own` its own, and `plain` none.
 pub(crate) const OBJECTS: &str = "\
 apiVersion: gateway.networking.k8s.io/v1
 kind: GatewayClass
@@ -114,7 +112,7 @@ impl Site {
         limpet(&all).env("LIMPET_KEY", KEY).run()
     }
 
-    /// What is said of a token of this scope, cookie and backend, issued and last used at this time.
+    /// A token of this scope, cookie and backend, issued and last used at this time.
     pub(crate) fn token(&self, scope: &str, cookie: &str, at: (&str, &str), time: &str) -> String {
         let (cluster, host) = at;
         let all = [
@@ -144,7 +142,6 @@ const PAY: &str = "httproute/default/other/pay";
 pub(crate) const V1: (&str, &str) = ("service/default/v1/80", "10.0.0.7:8080");
 pub(crate) const RECENT: &str = "2026-11-23T11:58:00Z";
 
-/// The name of the cookie of a rule's sessions.
 pub(crate) fn cookie_of(site: &Site, rule: &str) -> String {
     let ran = site.explain(&["--rule", rule, "--format", "json"]).code(0);
     let json: Value = serde_json::from_str(&ran.stdout).unwrap();
@@ -205,7 +202,7 @@ fn each_rule_is_explained_with_what_its_fields_came_from() {
         .complains("--rule: expected cart or own or plain");
 }
 
-/// Only an Event and the log told of it.
+/// Only an Event and the log reported it.
 #[test]
 fn a_policy_whose_target_is_misspelt_was_not_told_of() {
     let misspelt = OBJECTS.replace("kind: Service, name: v1}", "kind: Service, name: v-one}");
@@ -345,7 +342,6 @@ fn a_token_that_is_not_honoured_says_why_and_by_whom() {
     };
     let good = site.token(CART, "shop", V1, RECENT);
     for (token, reason, words) in [
-        // Another rule of the route, and another route.
         (
             site.token(PAY, "shop", V1, RECENT),
             "bad_signature",
@@ -354,7 +350,7 @@ fn a_token_that_is_not_honoured_says_why_and_by_whom() {
                 "accepted by  HTTPRoute default/other, spec.rules[0] (pay)",
             ],
         ),
-        // A name that the policy had before.
+        // A former name of the policy.
         (
             format!("{}={}", "old", site.token(CART, "old", V1, RECENT)),
             "bad_signature",
@@ -542,7 +538,7 @@ spec:
         .complains("IngressRoute default/blog is not read: the configuration has no `contour` (--config)");
 }
 
-/// Answers one request with these headers, and returns what was asked.
+/// Answers one request with these headers, and returns its head.
 fn answer(headers: String) -> (String, std::thread::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -1,5 +1,4 @@
-//! `limpet explain` on what people have at hand: lines as they copy them, objects as kubectl prints them, and files
-//! that lack something.
+//! `limpet explain` on copied lines, kubectl's output, and incomplete files.
 
 use serde_json::Value;
 
@@ -89,7 +88,7 @@ fn a_route_of_another_namespace_is_named() {
         .complains("no IngressRoute default/shop in the files");
 }
 
-/// The verdict would be that of a forged token.
+/// The verdict would be a forged token's.
 #[test]
 fn without_the_class_there_is_no_verdict() {
     let site = Site::new();
@@ -111,6 +110,5 @@ fn without_the_class_there_is_no_verdict() {
     let json: Value = serde_json::from_str(&json.stdout).unwrap();
     assert_eq!(json["tokens"][0]["verdict"], "notVerified");
     assert!(json["tokens"][0].get("reason").is_none(), "{json}");
-    // What needs no rule is said all the same.
     explain(&["--token", &token[..50]]).says("not honoured (malformed)");
 }

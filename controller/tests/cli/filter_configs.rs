@@ -1,4 +1,4 @@
-//! What is wrong in the filter's own configuration, and in the variables that Envoy has for it.
+//! Mistakes in the filter's configuration, and in its variables in Envoy.
 
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ fn a_mistake_of_a_key_hides_none_of_a_policy() {
     assert_eq!(found.len(), 2, "{found:#?}");
 }
 
-/// Envoy can have the variables of the filter's VM in its own configuration.
+/// Envoy's own configuration can have the variables of the filter's VM.
 #[test]
 fn a_key_among_key_values_is_checked_and_told() {
     let with = |key: &str| {
@@ -105,7 +105,6 @@ fn two_sessions_in_one_cookie_are_told() {
             .any(|found| found.starts_with("warning") && found.contains(expected)),
         "{found:#?}"
     );
-    // Another name, or one for each scope.
     let apart = json!({"policies": {"web": {"cookie": {"name": "s"}}, "api": {"cookie": {"name": "t"}}}});
     assert_eq!(with(apart), Vec::<String>::new());
 }

@@ -1,5 +1,3 @@
-//! `limpet install`.
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -9,7 +7,6 @@ use tempfile::TempDir;
 
 use crate::{Ran, folder, limpet};
 
-/// A folder with both builds of the filter.
 fn filters() -> TempDir {
     let folder = folder();
     for name in ["limpet.wasm", "liblimpet.so"] {
@@ -23,7 +20,6 @@ fn install(from: &Path, to: &Path) -> Ran {
     limpet(&["install", "--from", from, "--to", to, "--format", "json"]).run()
 }
 
-/// The names in a folder, with their modes.
 fn listed(folder: &Path) -> Vec<(String, u32)> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| {
         let entry = entry.unwrap();
@@ -39,7 +35,7 @@ fn listed(folder: &Path) -> Vec<(String, u32)> {
 fn what_is_installed_is_what_it_was_made_of() {
     let (from, parent) = (filters(), folder());
     let to = parent.path().join("etc/limpet");
-    // The second run finds what the first one left, a file of another release, and a command that runs.
+    // The second run finds the first one's files, a file of another release, and a running command.
     for _ in 0..2 {
         let said = install(from.path(), &to).code(0).json();
         let files = said["installed"].as_array().unwrap();

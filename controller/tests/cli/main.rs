@@ -58,7 +58,6 @@ fn checkout() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
 }
 
-/// A run of the command, in the checkout, with no keys in its environment but those given.
 struct Limpet(Command);
 
 #[derive(Debug)]
@@ -124,7 +123,6 @@ impl Limpet {
 }
 
 impl Ran {
-    /// Asserts the exit code.
     #[track_caller]
     fn code(self, code: i32) -> Self {
         assert_eq!(self.code, code, "{self:?}");
@@ -136,14 +134,12 @@ impl Ran {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// Asserts that stderr contains a text.
     #[track_caller]
     fn complains(self, of: &str) -> Self {
         assert!(self.stderr.contains(of), "{of:?} is not in {self:?}");
         self
     }
 
-    /// Asserts that stdout contains a text.
     #[track_caller]
     fn says(self, what: &str) -> Self {
         assert!(self.stdout.contains(what), "{what:?} is not in {self:?}");
@@ -151,7 +147,6 @@ impl Ran {
     }
 }
 
-/// A temporary file with this extension and text.
 fn file(ending: &str, text: &str) -> NamedTempFile {
     let mut file = tempfile::Builder::new().suffix(ending).tempfile().unwrap();
     file.write_all(text.as_bytes()).unwrap();
@@ -166,13 +161,11 @@ fn folder() -> TempDir {
     TempDir::new().unwrap()
 }
 
-/// A file of `envoy-configs/`.
 fn example(name: &str) -> Value {
     let text = std::fs::read_to_string(checkout().join("envoy-configs").join(name)).unwrap();
     serde_saphyr::from_str(&text).unwrap()
 }
 
-/// Checks a document: the exit code, and the findings with severity, place, field and message.
 fn findings(document: &Value) -> (i32, Vec<String>) {
     let file = file(".json", &document.to_string());
     let ran = limpet(&["check", path(&file), "--format", "json"])
@@ -187,7 +180,7 @@ fn findings(document: &Value) -> (i32, Vec<String>) {
     (ran.code, found.collect())
 }
 
-/// Asserts that a document has one finding: its severity, the end of its place, and a part of its message.
+/// Asserts that a document has one finding: severity, end of its place, and part of its message.
 #[track_caller]
 fn assert_one(document: &Value, severity: &str, place: &str, message: &str) {
     let (code, found) = findings(document);

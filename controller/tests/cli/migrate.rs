@@ -4,7 +4,7 @@ use super::limpet;
 fn an_api_server_that_does_not_answer_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let kubeconfig = directory.path().join("kubeconfig");
-    // A port that nobody may listen on without being asked to: discard (RFC 863).
+    // The port discard (RFC 863), which has no listener by default.
     let text = "{apiVersion: v1, kind: Config, current-context: c, \
                 clusters: [{name: c, cluster: {server: 'http://127.0.0.1:9'}}], \
                 contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {}}]}";

@@ -18,7 +18,6 @@ fn check(document: &Value, options: &[&str]) -> Ran {
         .run()
 }
 
-/// The places in the document, and the messages, of findings that begin with this.
 fn notes(document: &Value, beginning: &str) -> Vec<(String, String)> {
     let json = check(document, &["--minimal"]).json();
     let findings = json["files"][0]["findings"].as_array().unwrap().clone();
@@ -33,7 +32,6 @@ fn suggested(document: &Value) -> Vec<(String, String)> {
     notes(document, "not needed: ")
 }
 
-/// Takes the item of a list at this path out of the document.
 fn remove(document: &mut Value, path: &str) {
     let pointer = format!("/{}", path.replace(['.', '['], "/").replace(']', ""));
     let (list, index) = pointer.rsplit_once('/').unwrap();
@@ -41,7 +39,7 @@ fn remove(document: &mut Value, path: &str) {
     list.remove(index.parse().unwrap());
 }
 
-/// The document without what is not needed. What stands later in a list goes first, so that the other places stay.
+/// Later items of a list go first, so that the other places stay.
 fn minimised(document: &Value) -> Value {
     let mut document = document.clone();
     let mut places: Vec<String> = suggested(&document).into_iter().map(|(place, _)| place).collect();
@@ -52,14 +50,12 @@ fn minimised(document: &Value) -> Value {
     document
 }
 
-/// Changes the connection manager of an example.
 fn changed(name: &str, change: impl Fn(&mut Value)) -> Value {
     let mut envoy = example(name);
     change(envoy.pointer_mut(MANAGER).unwrap());
     envoy
 }
 
-/// `two-policies.yaml`, whose strict policy is replaced by one that is not strict.
 fn no_longer_strict() -> Value {
     changed("two-policies.yaml", |manager| {
         let value = &mut manager["http_filters"][1]["typed_config"]["config"]["configuration"]["value"];
@@ -69,7 +65,6 @@ fn no_longer_strict() -> Value {
     })
 }
 
-/// `two-policies.yaml` with strict sessions alone.
 fn all_strict() -> Value {
     changed("two-policies.yaml", |manager| {
         let value = &mut manager["http_filters"][1]["typed_config"]["config"]["configuration"]["value"];
@@ -193,7 +188,7 @@ fn a_header_that_something_reads_stays() {
                 json!([{"header": {"key": "x-copy", "value": "%REQ(X-LIMPET-DESTINATION?X-OTHER)%"}}]);
         }),
         (STRICT, |manager| {
-            // The filter that is not strict steers by another header here.
+            // Here the filter that is not strict steers by another header.
             let mut state = manager["http_filters"][2]["typed_config"]["session_state"].clone();
             state["typed_config"]["name"] = STRICT.into();
             let per_route = "type.googleapis.com/envoy.extensions.filters.http.stateful_session.v3.\
@@ -258,7 +253,7 @@ fn a_route_with_a_session_needs_it_told() {
     );
 }
 
-/// Where the files do not show who reads a header, or may no longer show it tomorrow.
+/// Where the files do not show a header's readers, or may change.
 #[test]
 fn what_is_not_shown_is_not_known() {
     type Change = fn(&mut Value);
@@ -342,7 +337,6 @@ fn what_is_not_shown_is_not_known() {
             !found.is_empty() && found.iter().all(|(_, message)| message.contains(why)),
             "{i}: {found:#?}"
         );
-        // The check asks for all that it asked for.
         let without = changed("cookie.yaml", |manager| {
             change(manager);
             manager["early_header_mutation_extensions"] = json!([]);
@@ -384,7 +378,7 @@ fn backends_never_see_what_is_no_longer_removed_early() {
     }
 }
 
-/// A configuration of a route turns a disabled filter on.
+/// A route's configuration turns a disabled filter on.
 #[test]
 fn a_strict_filter_that_a_route_enables_comes_first() {
     let mut document = no_longer_strict();

@@ -1,5 +1,4 @@
-//! Sessions in the application's own cookie or header: `prefix.yaml`, and tokens with the application's value behind
-//! them.
+//! Sessions in the application's own cookie or header: `prefix.yaml`, and tokens in front of the application's value.
 
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
@@ -17,7 +16,6 @@ const MODES: [&str; 6] = [
     "query",
 ];
 
-/// A token that is issued by these arguments.
 fn issued(more: &[&str]) -> String {
     let args = [&["token", "issue", "--host", HOST, "--cluster", "backends"], more];
     let ran = limpet(&args.concat()).env("LIMPET_KEY", KEY).run().code(0);
@@ -66,7 +64,7 @@ fn a_token_is_found_in_front_of_the_applications_value() {
     }
 }
 
-/// With keys alone, the text tells the mode; a rewritten cookie looks as one of the filter's own.
+/// With only keys, the text tells the mode; a rewritten cookie looks like the filter's own.
 #[test]
 fn every_mode_is_issued_and_opened_with_keys_alone() {
     let keys = keys();
@@ -201,7 +199,7 @@ fn fields_that_a_mode_does_not_have_are_refused() {
     );
 }
 
-/// Where the application sets the paths, two sessions in one cookie may be right.
+/// The application may set different paths, so this may be right.
 #[test]
 fn two_sessions_in_the_applications_cookie_are_noted() {
     let with = |policies: Value| {

@@ -1,4 +1,4 @@
-//! Sessions in Envoy's own configuration of the dynamic module for a route: `module.yaml` with two policies, `web` (the
+//! Sessions in Envoy's per-route configuration of the dynamic module: `module.yaml` with the policies `web` (the
 //! default) and `cart`, and one more change.
 
 use serde_json::{Value, json};
@@ -15,7 +15,6 @@ fn filter() -> Value {
     })
 }
 
-/// `module.yaml` with these policies and one change.
 fn changed(change: impl FnOnce(&mut Value)) -> Value {
     let mut envoy = example("module.yaml");
     let manager = envoy.pointer_mut(MANAGER).unwrap();
@@ -24,7 +23,6 @@ fn changed(change: impl FnOnce(&mut Value)) -> Value {
     envoy
 }
 
-/// With a change in the route configuration.
 fn routed(change: impl FnOnce(&mut Value)) -> Value {
     changed(|manager| change(&mut manager["route_config"]))
 }
@@ -46,7 +44,6 @@ fn named(session: &str) -> Value {
     of(&json!({"@type": "type.googleapis.com/google.protobuf.StringValue", "value": session}))
 }
 
-/// The route with this configuration.
 fn configured(filters: &Value) -> Value {
     routed(|routes| route(routes)["typed_per_filter_config"] = filters.clone())
 }
@@ -98,8 +95,7 @@ fn a_session_must_name_a_policy_on_every_level() {
     }
 }
 
-/// The filter reads only the level that wins. But Envoy gives all levels to the module, which refuses any that is no
-/// session.
+/// The filter reads only the level that wins, but the module refuses any level that is no session.
 #[test]
 fn the_innermost_level_wins() {
     let both = |outer: &str| {
@@ -155,7 +151,7 @@ fn what_the_module_refuses_is_an_error() {
     );
 }
 
-/// Where the filter's configuration is elsewhere, too.
+/// Also if the filter's configuration is elsewhere.
 #[test]
 fn its_shape_is_checked_without_the_filters_configuration() {
     let envoy = changed(|manager| {
@@ -248,7 +244,7 @@ fn a_wasm_filter_has_no_session_there() {
     );
 }
 
-/// Two clusters of a split, each with a session of its own.
+/// Two clusters of a split, each with a session.
 #[test]
 fn sessions_of_weighted_clusters_are_told_apart() {
     let split = |sessions: [&str; 2]| {
@@ -293,7 +289,6 @@ fn a_table_by_virtual_host_needs_a_newer_envoy_than_the_module() {
     check("new").code(2).complains("expected a version as 1.38 or 1.38.3");
 }
 
-/// A token is tried with the scopes that are named there, as with those in metadata.
 #[test]
 fn tokens_are_tried_with_the_scopes_there() {
     let envoy = routed(|routes| {

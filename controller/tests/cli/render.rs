@@ -2,7 +2,7 @@
 
 use crate::{checkout, file, limpet, path};
 
-/// The class, the Gateway and the Service of the golden case, and one of its other objects.
+/// The golden case's class, Gateway and Service, and one of its other objects.
 fn with(object: &str) -> String {
     let case = checkout().join("controller/tests/golden/cases/without-status/in.yaml");
     let text = std::fs::read_to_string(case).unwrap();
@@ -12,7 +12,7 @@ fn with(object: &str) -> String {
     [find("limpet"), find("web"), find("v1"), find(object)].join("\n---\n")
 }
 
-/// The class, the Gateway and the Service, and a route whose rule leads to the Service and has these fields, too.
+/// With a route whose rule leads to the Service and has these fields.
 fn with_rule(fields: &str) -> String {
     format!(
         "{}
@@ -76,7 +76,7 @@ spec:
     limpet(&["render", "-f", "-"]).run_with(&with_targets(v1)).code(0);
 }
 
-/// The release of the API server decides, and not all of them accept both shapes.
+/// The API server has one release, and not all of them accept both shapes.
 #[test]
 fn a_release_refuses_the_other_releases_shapes() {
     let route = |persistence: &str| with_rule(&format!(", name: all, sessionPersistence: {persistence}"));
@@ -122,7 +122,7 @@ spec: {{type: EndpointSelector, endpointSelector: {{matchLabels: {{a: b}}}}, por
         .says("XBackend shop/blue: the release does not have this kind");
 }
 
-/// A cluster would refuse it. The rest is reported all the same.
+/// A cluster would refuse it. All else is reported.
 #[test]
 fn a_misspelt_kind_is_named_with_its_document_and_fails() {
     let misspelt = |from: &str, to: &str| with_rule("").replace(from, to);
@@ -146,7 +146,7 @@ fn a_misspelt_kind_is_named_with_its_document_and_fails() {
             .says(words)
             .says("gateways:\n  shop/web:");
     }
-    // Somebody else's, perhaps.
+    // This group may be another project's.
     let other = "gateway.networking.k8s.oi/v1\nkind: HTTPRoute";
     limpet(&["render", "-f", "-"])
         .run_with(&misspelt("gateway.networking.k8s.io/v1\nkind: HTTPRoute", other))
@@ -235,7 +235,7 @@ fn deployments_need_managed_envoys() {
     assert!(text.contains("kind: Deployment"), "{text}");
 }
 
-/// Objects of Envoy Gateway, Istio and of a control plane that is not known, with the default output.
+/// Objects of Envoy Gateway, Istio and an unknown control plane, with the default output.
 #[test]
 fn nothing_was_served_and_nothing_was_said() {
     let gateway_of = |controller: &str| {
@@ -285,7 +285,7 @@ spec: {{parentRefs: [{{name: web}}], rules: [{{backendRefs: [{{name: v1, port: 8
         .says("there is no Gateway of the controller limpet.dev/controller");
 }
 
-/// Beside a Gateway that is served, another control plane's are named, and are no mistake.
+/// Beside a served Gateway, they are no mistake.
 #[test]
 fn gateways_of_others_are_named() {
     let text = format!(

@@ -16,7 +16,6 @@ fn session(route: &mut Value) -> &mut Value {
     &mut route["metadata"]["filter_metadata"]["limpet"]["session"]
 }
 
-/// With these fields in the filter's configuration.
 fn with_fields(mut envoy: Value, fields: &Value) -> Value {
     let filter = &mut envoy.pointer_mut(MANAGER).unwrap()["http_filters"][1]["typed_config"]["config"];
     let value = &mut filter["configuration"]["value"];
@@ -51,7 +50,7 @@ fn metadata_must_name_a_policy() {
     );
 }
 
-/// `two-policies.yaml` with other requests' mutations in front of the filter.
+/// Other mutations of requests in front of the filter.
 fn with_mutations(mutations: &Value) -> Value {
     let mut envoy = example("two-policies.yaml");
     let first = &mut envoy.pointer_mut(MANAGER).unwrap()["http_filters"][0];
@@ -59,7 +58,6 @@ fn with_mutations(mutations: &Value) -> Value {
     envoy
 }
 
-/// That the sessions of both routes that name one are ignored.
 #[track_caller]
 fn assert_ignored(envoy: &Value) {
     let (code, found) = findings(envoy);

@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use crate::{assert_one, example, file, findings, limpet, path};
 
-/// `module-sds.yaml` with this in place of its `sdsKeys`.
 fn with(sds: Value) -> Value {
     let mut envoy = example("module-sds.yaml");
     let value = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters/0/typed_config\
@@ -65,7 +64,7 @@ fn a_wasm_filter_gets_no_secret() {
     );
 }
 
-/// Only Envoy has the secret; the file that it was made from serves.
+/// Only Envoy has the secret; the command reads the file from which it was made.
 #[test]
 fn a_token_is_inspected_with_the_keyring_file() {
     let token = "EAFEL766kP8yYN2LF4RqsGN0bzeupMSc8PcVI1s012wfDgugcauN6TEISlg9";

@@ -1,13 +1,10 @@
-//! `limpet completions` and `limpet man`.
-
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use crate::{folder, limpet};
 
-/// The names of a command and of all its subcommands, as their help lists them: `limpet`, `limpet-keys`,
-/// `limpet-keys-list`.
+/// The names of a command and all its subcommands, by their help: `limpet`, `limpet-keys`, `limpet-keys-list`.
 fn names(command: &[&str]) -> Vec<String> {
     let ran = limpet(&[command, &["--help"]].concat()).run().code(0);
     let listed = ran.stdout.split_once("Commands:\n").map_or("", |(_, rest)| rest);

@@ -8,7 +8,6 @@ const ROUTE: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typ
                      /route_config/virtual_hosts/0/routes/0";
 const CONFIG: &str = "specifier_config";
 
-/// The example with a change of its route.
 fn routed(change: impl FnOnce(&mut Value)) -> Value {
     let mut envoy = example("split-specifier.yaml");
     change(envoy.pointer_mut(ROUTE).unwrap());
@@ -19,7 +18,6 @@ fn plugin(route: &mut Value) -> &mut Value {
     &mut route["route"]["inline_cluster_specifier_plugin"]["extension"]["typed_config"]
 }
 
-/// The example with these destinations.
 fn to(destinations: &Value) -> Value {
     routed(|route| plugin(route)[CONFIG]["value"] = json!({"destinations": destinations}).to_string().into())
 }
@@ -103,7 +101,7 @@ fn a_cluster_that_envoy_does_not_have_gets_a_warning() {
     );
 }
 
-/// The controller sends the share of a backend that is not there to a cluster that is nowhere.
+/// The controller sends a missing backend's share to a cluster that does not exist.
 #[test]
 fn the_cluster_that_is_nowhere_is_not_expected() {
     let destinations = json!([{"cluster": "shop-v1", "weight": 1}, {"cluster": "limpet.nowhere", "weight": 1}]);

@@ -1,5 +1,5 @@
-//! Routes of splits: `split.yaml` and `split-module.yaml` with one change. Their routes are those that sessions are led
-//! to, of shop-v1 and of shop-v2, and the weighted one.
+//! Routes of splits: `split.yaml` and `split-module.yaml` with one change. Sessions are led to the routes of shop-v1
+//! and shop-v2; the last one is weighted.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,6 @@ fn with(mut envoy: Value, change: impl FnOnce(&mut Value)) -> Value {
     envoy
 }
 
-/// With a change of the routes.
 fn routed(file: &str, change: impl FnOnce(&mut Value)) -> Value {
     with(example(file), |manager| {
         change(&mut manager["route_config"]["virtual_hosts"][0]["routes"]);
@@ -163,7 +162,7 @@ fn the_rest_of_their_match_must_be_the_same() {
     }
 }
 
-/// The split with this in the match of its first route, and that in the match of its last two.
+/// The split with `first` in the match of its first route, and `others` in the match of its last two.
 fn matched(file: &str, first: &Value, others: &Value) -> Value {
     routed(file, |routes| {
         for (i, more) in [first, others, others].into_iter().enumerate() {
@@ -210,7 +209,7 @@ fn their_match_may_be_written_in_another_way() {
     }
 }
 
-/// Names that are data, and values that say something although they are false or empty.
+/// Names that are data, and meaningful values that are false or empty.
 #[test]
 fn their_match_must_mean_the_same() {
     let header = |value: Value| {
@@ -293,7 +292,7 @@ fn a_route_must_have_the_hash_of_its_cluster() {
     }
 }
 
-/// A cluster that is no longer in the split may keep its sessions.
+/// A cluster that has left the split may keep its sessions.
 #[test]
 fn a_split_may_be_down_to_one_route() {
     for file in BOTH {
@@ -359,7 +358,7 @@ fn clients_cannot_send_the_header() {
 const FILTER_CONFIG: &str = "type.googleapis.com/envoy.config.route.v3.FilterConfig";
 const PER_ROUTE: &str = "type.googleapis.com/envoy.extensions.filters.http.stateful_session.v3.StatefulSessionPerRoute";
 
-/// By its configuration of the route: the filter is in the chain.
+/// In the chain, without an effect.
 fn idle() -> Value {
     json!({"@type": PER_ROUTE, "disabled": true})
 }
@@ -369,7 +368,7 @@ fn absent() -> Value {
     json!({"@type": FILTER_CONFIG, "disabled": true})
 }
 
-/// In the chain, with this configuration of the route.
+/// In the chain, with this configuration.
 fn within(config: &Value) -> Value {
     json!({"@type": FILTER_CONFIG, "config": config})
 }
@@ -409,7 +408,7 @@ fn the_steering_filter_is_idle_on_the_last_route() {
     assert_eq!(findings(&module), (0, Vec::new()));
 }
 
-/// The levels around a route say what it does not say itself: whether a filter is in the chain, and what it does.
+/// The levels around a route configure what it does not: whether a filter is in the chain, and what it does.
 #[test]
 fn outer_levels_configure_the_steering_filter() {
     let (soft, on) = ("limpet.stateful_session", json!({}));
@@ -430,7 +429,7 @@ fn outer_levels_configure_the_steering_filter() {
         }
     });
     assert_eq!(findings(&again), (0, Vec::new()));
-    // It is in the chain again, with the configuration of the outer level.
+    // It is in the chain again, with the outer level's configuration.
     let (code, found) = findings(&levels(idle(), within(&on)));
     assert_eq!((code, found.len()), (1, 2), "{found:#?}");
     for (route, found) in found.iter().enumerate() {
@@ -439,7 +438,6 @@ fn outer_levels_configure_the_steering_filter() {
     }
 }
 
-/// `split.yaml` with a strict policy.
 fn strict(last: Value, led: &Value) -> Value {
     with(example("split.yaml"), |manager| {
         let filters = manager["http_filters"].as_array_mut().unwrap();

@@ -20,7 +20,6 @@ fn with_key(args: &[&str]) -> Limpet {
     limpet(args).env("LIMPET_KEY", KEY)
 }
 
-/// A token of `cookie.yaml`, with these arguments as well.
 fn token(more: &[&str]) -> String {
     token_for(HOST, more)
 }
@@ -217,7 +216,7 @@ fn a_line_with_two_tokens_was_judged_by_its_first() {
     ] {
         assert!(text.contains(part), "{part:?} is not in {text}");
     }
-    // Refused tokens do not count, and a line with one that is honoured is good.
+    // A line is good with a token that is honoured beside refused ones.
     let changed = format!("{}AAAA", &new[..56]);
     let text = inspected(&format!("Cookie: limpet-session={old}; limpet-session={changed}"), 0);
     assert!(
@@ -230,7 +229,7 @@ fn a_line_with_two_tokens_was_judged_by_its_first() {
     );
 }
 
-/// Tokens of sessions that their application moves, which `limpet token issue` does not make.
+/// A token of a session that moves, which `limpet token issue` does not make.
 fn moving(form: Form) -> String {
     let key = Key::new(KeyId(1), KeyState::Signing, &Secret::from_base64(KEY).unwrap());
     let keyring = Keyring::new(vec![key]).unwrap();
@@ -262,7 +261,7 @@ fn a_session_that_moves_is_told() {
         assert_eq!(json["claims"]["ageSeconds"], 60);
         assert!(text(&token, &args).contains(ROW), "{}", text(&token, &args));
     }
-    // Anybody can write that a session moves.
+    // Unsigned, the move is a client's claim.
     let unverified = text(&moving(Form::Signed), &[]);
     assert!(
         unverified.contains("UNVERIFIED") && unverified.contains("\nmoving   "),
@@ -274,7 +273,7 @@ fn a_session_that_moves_is_told() {
     assert!(!text(&arrived, &args).contains("moving"), "{}", text(&arrived, &args));
 }
 
-/// The scope's part of a cookie's name is no part of the name that the token is bound to.
+/// The scope's part of the cookie's name is not bound to the token.
 #[test]
 fn the_name_of_a_cookie_may_have_its_scope() {
     let (keys, token) = (keys(), token(&[]));

@@ -1,4 +1,4 @@
-//! The command without the feature `controller`: the tools alone.
+//! The command without the feature `controller`.
 
 use std::path::Path;
 use std::process::Command;
@@ -33,7 +33,6 @@ fn the_tools_alone_compile_no_client_and_no_server() {
     assert!(found.is_empty(), "a build of the tools compiles {found:?}");
 }
 
-/// The lines of all sources below a folder that ask for the feature.
 fn lines_with_feature(folder: &Path) -> Vec<String> {
     let mut lines = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {

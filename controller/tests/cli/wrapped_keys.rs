@@ -1,4 +1,4 @@
-//! Configurations with `wrappedKeys`: checked, and used to look into tokens.
+//! Configurations with `wrappedKeys`: checked, and used to read tokens.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,6 @@ fn config(text: &str) -> Value {
     })
 }
 
-/// Checks a configuration with this key-encryption key in the environment.
 fn check(config: &Value, key_encryption_key: Option<&str>, more: &[&str]) -> Ran {
     let mut limpet = limpet(&[&["check", "-"], more].concat());
     if let Some(key) = key_encryption_key {
@@ -64,7 +63,7 @@ fn errors_are_found_without_the_key_encryption_key() {
     check(&policy, None, &[]).code(1).says("policies.web.cookie.name");
 }
 
-/// The one that the text names is needed; another one that is missing shows when it is too late.
+/// The key-encryption key that the text names is needed; that another one is missing would show too late.
 #[test]
 fn envoy_must_hand_the_variables_to_the_filter() {
     let mut envoy = example("cookie.yaml");
@@ -97,7 +96,6 @@ fn tokens_are_issued_and_opened_with_wrapped_keys() {
         .run()
         .code(0)
         .says("verdict    honoured");
-    // The same key, from a file of keys.
     let keys = file(".yaml", "[{id: 1, env: LIMPET_KEY}]");
     let alone = [
         "token",
@@ -120,7 +118,6 @@ fn tokens_are_issued_and_opened_with_wrapped_keys() {
         .says("not verified: wrappedKeys.text: bad signature");
 }
 
-/// Istio's object for the filter, with this configuration.
 fn plugin(config: &Value) -> Value {
     json!({
         "apiVersion": "extensions.istio.io/v1alpha1",

@@ -1,9 +1,8 @@
 //! Golden cases: manifests, and everything that Limpet makes of them.
 //!
 //! A case is a folder with `in.yaml` and `out.yaml`: the graph, the reports, and Envoy's resources or the objects for
-//! another control plane. It may have `config.yaml`, the controller's `sessionDefaults`, `envoy.yaml`, its `envoy`, and
-//! `contour.yaml`, its `contour`.
-//! `make golden` writes every `out.yaml` and removes files that belong to no case.
+//! another control plane. It may have sections of the controller's configuration: `config.yaml` (`sessionDefaults`),
+//! `envoy.yaml` and `contour.yaml`. `make golden` writes every `out.yaml` and removes files that belong to no case.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -28,7 +27,7 @@ use limpet_outputs::{ControlPlane, FilterInputs, FilterKeys};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The folders of cases, and the control plane that gets their output.
+/// The folders of cases, and the control plane of their output.
 fn outputs() -> [(&'static str, Option<ControlPlane>); 3] {
     [
         ("cases", None),
@@ -40,14 +39,13 @@ fn outputs() -> [(&'static str, Option<ControlPlane>); 3] {
     ]
 }
 
-/// A case, and the control plane that gets its output.
 struct Case {
     folder: PathBuf,
     plane: Option<ControlPlane>,
 }
 
 impl Case {
-    /// Two folders may have a case of one name: `istio-split` and `cases-split`.
+    /// Folders may share a case's name: `istio-split` and `cases-split`.
     fn name(&self) -> String {
         let mut parts = self.folder.iter().rev().map(|part| part.to_string_lossy());
         let (case, folder) = (parts.next().expect("a case"), parts.next().expect("a folder"));
@@ -72,7 +70,6 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// A part of the controller's configuration; the default if the file does not exist.
 fn part<T: DeserializeOwned + Default>(file: &Path) -> T {
     if !file.exists() {
         return T::default();
@@ -181,7 +178,6 @@ fn every_file_belongs_to_a_case() {
     assert!(orphans.is_empty(), "these belong to no case: {orphans:?}");
 }
 
-/// The filter must accept its configuration.
 #[test]
 fn the_filters_configuration_is_one_by_the_filters_own_check() {
     let mut checked = 0;
@@ -195,7 +191,6 @@ fn the_filters_configuration_is_one_by_the_filters_own_check() {
     assert!(checked > 20, "{checked}");
 }
 
-/// The texts of the filter's configurations.
 fn configurations(document: &Value) -> Vec<String> {
     let of_envoys = document["resources"].as_object().into_iter().flatten();
     let of_envoys = of_envoys.flat_map(|(_, resources)| resources["ExtensionConfig"].as_array().expect("the filter"));

@@ -1,4 +1,4 @@
-//! The Helm chart knows the fields of the controller's configuration.
+//! The Helm chart has the fields of the controller's configuration.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::checkout;
 
-/// What the chart sets by values of its own: files of certificates, and the namespace of the release.
+/// The fields that the chart sets by its own values: files of certificates, and the release's namespace.
 const OF_THE_CHART: [&str; 4] = [
     "leaderElection.namespace",
     "xds.tls.certificate",
@@ -39,7 +39,6 @@ fn documented() -> BTreeSet<String> {
     fields
 }
 
-/// The fields in the chart's schema.
 fn known(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
     match schema["properties"].as_object() {
         Some(fields) => {
@@ -65,7 +64,7 @@ fn the_chart_knows_every_field_of_the_configuration() {
     let mut of_chart = BTreeSet::new();
     known(&schema["properties"]["config"], "", &mut of_chart);
     let mut expected = documented();
-    // Sections that have a table of their own.
+    // Sections with their own table.
     expected.retain(|name| !of_chart.iter().any(|field| field.starts_with(&format!("{name}."))));
     for name in OF_THE_CHART {
         assert!(expected.remove(name), "{name} is not documented");
@@ -73,7 +72,7 @@ fn the_chart_knows_every_field_of_the_configuration() {
     assert_eq!(of_chart, expected, "values.schema.json has the left ones in `config`");
 }
 
-/// Each configuration that the chart's golden files have is one that the controller takes.
+/// Each configuration in the chart's golden files.
 #[test]
 fn the_controller_takes_the_configurations_of_the_chart() {
     let golden = checkout().join("e2e/tests/chart/golden");

@@ -25,14 +25,14 @@ fn commands_of(help: &str) -> Vec<String> {
 }
 
 fn options_of(help: &str) -> Vec<String> {
-    // By their indentation: what is said of an option may begin with the name of another one.
+    // By indentation: an option's text may begin with another option's name.
     let options = help
         .lines()
         .filter_map(|line| line.strip_prefix("      ").or(line.strip_prefix("  -f, ")));
     let options = options
         .filter(|line| line.starts_with("--"))
         .filter_map(|line| line.split_whitespace().next());
-    // They are those of every command, and have a section of their own.
+    // Common options have their own section.
     options
         .filter(|name| !["--format", "--help"].contains(name))
         .map(str::to_owned)
@@ -58,7 +58,7 @@ fn every_command_and_option_is_on_the_page() {
             .collect::<Vec<_>>()
             .join(" ");
         let options = options_of(&help);
-        // Without options of its own it only groups others.
+        // Without options it only groups others.
         if !command.is_empty() && (below.is_empty() || !options.is_empty()) {
             checked += 1;
             match section(&name) {

@@ -1,4 +1,4 @@
-//! Excerpts of YAML. One whose first line is `# Excerpt of FILE` has to be part of that file.
+//! Excerpts of YAML: a block that begins with `# Excerpt of FILE` must be part of that file.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{assert_none, blocks, checkout, yaml};
 
-/// Whether `whole` has everything that `part` has: fields among others, elements in the same order among others.
+/// Whether `whole` has all of `part`: fields among others, elements in the same order among others.
 fn covers(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
         (Value::Object(whole), Value::Object(part)) => part
@@ -21,7 +21,6 @@ fn covers(whole: &Value, part: &Value) -> bool {
     }
 }
 
-/// Whether `part` is `whole`, or somewhere in it.
 fn is_within(whole: &Value, part: &Value) -> bool {
     let deeper = || match whole {
         Value::Object(fields) => fields.values().any(|value| is_within(value, part)),

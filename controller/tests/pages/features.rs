@@ -1,4 +1,4 @@
-//! `docs/reference/gateway-api.md` names a test for each feature that GatewayClasses claim, and the test is there.
+//! `docs/reference/gateway-api.md` names an existing test for each feature that GatewayClasses claim.
 
 use std::fs;
 
@@ -6,7 +6,6 @@ use limpet_model::SUPPORTED_FEATURES;
 
 use crate::{assert_none, checkout};
 
-/// The feature, the field, the name of the test, and its file.
 fn row(line: &str) -> Option<[&str; 4]> {
     let mut cells = line.split('|').map(str::trim).skip(1);
     let mut code = || cells.next()?.strip_prefix('`')?.strip_suffix('`');
@@ -32,7 +31,7 @@ fn each_supported_feature_has_a_test() {
     assert_none(&rows.iter().filter_map(problem).collect::<Vec<_>>());
 }
 
-/// The API server does not check the order, and the API demands it.
+/// The API demands the order, and its server does not check it.
 #[test]
 fn features_are_in_alphabetical_order() {
     assert!(SUPPORTED_FEATURES.is_sorted() && SUPPORTED_FEATURES.len() <= 64);

@@ -1,5 +1,5 @@
-//! What pages show: each block of YAML is checked, each command is parsed by the program that it is for,
-//! and each transcript that says so is run.
+//! Each block of YAML of a page is checked, each command is parsed by its program, and each transcript that says so is
+//! run.
 #![cfg(feature = "controller")]
 #![expect(
     clippy::unwrap_used,
@@ -26,14 +26,14 @@ use limpet_repo_tests::{Block, Page};
 use tempfile::TempDir;
 
 pub(crate) const LIMPET: &str = env!("CARGO_BIN_EXE_limpet");
-/// The key of the tests. No secret: everybody reads it here.
+/// The key of the tests. It is public.
 const KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 
 fn checkout() -> PathBuf {
     limpet_repo_tests::checkout()
 }
 
-/// The pages with tested blocks, with their paths relative to the checkout.
+/// Pages with tested blocks, by paths relative to the checkout.
 fn pages() -> Vec<(String, Page)> {
     let pages = limpet_repo_tests::with_tested_blocks().unwrap();
     let parsed = pages.iter().map(|path| {
@@ -43,7 +43,7 @@ fn pages() -> Vec<(String, Page)> {
     parsed.collect()
 }
 
-/// The blocks in one of these languages, each with its page and line.
+/// The blocks in one of these languages, by page and line.
 fn blocks(languages: &[&str]) -> Vec<(String, Block)> {
     let mut found = Vec::new();
     for (path, page) in pages() {
@@ -57,13 +57,12 @@ fn blocks(languages: &[&str]) -> Vec<(String, Block)> {
     found
 }
 
-/// What fails is said at once, not one after the other.
+/// Reports all problems at once.
 #[track_caller]
 fn assert_none(problems: &[String]) {
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));
 }
 
-/// A folder with copies of what commands of the pages name.
 fn copy_of_the_checkout() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for part in ["envoy-configs", "controller/deploy", "controller/tests/golden/cases"] {
@@ -85,8 +84,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Runs the command on a file with this text, and gives its exit code and all that it said. Every variable that pages
-/// name keys by is set.
+/// Exit code and output for a file with this text, with every variable of keys that pages name.
 fn limpet_on(text: &str, args: &[&str]) -> (Option<i32>, String) {
     let mut file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
     std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();

@@ -1,6 +1,5 @@
-//! Kubernetes objects of the pages. What a page leaves out, because its reader has it, is put beside them; the
-//! controller then has to accept all, and to leave no field aside. (That an API server takes them, fields of other
-//! projects included, `e2e/tests/kube/pages.rs` shows.)
+//! Kubernetes objects of the pages. With what a page leaves out, the controller must accept all, and read every field.
+//! (`e2e/tests/kube/pages.rs` asks an API server.)
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -9,7 +8,6 @@ use serde_json::{Value, json};
 
 use crate::limpet_on;
 
-/// A namespace and a name.
 type Name = (String, String);
 
 fn text(value: &Value) -> &str {
@@ -31,7 +29,6 @@ fn named(object: &Value) -> Name {
     )
 }
 
-/// What a reference of this object names.
 fn referred(object: &Value, reference: &Value) -> Name {
     let namespace = reference["namespace"].as_str().unwrap_or(namespace(object));
     (namespace.to_owned(), text(&reference["name"]).to_owned())
@@ -50,8 +47,8 @@ fn control_plane(class: &str) -> (&'static str, &'static str) {
     }
 }
 
-/// Puts what is missing beside the objects: routes of Services with a policy, Gateways of routes, classes of Gateways,
-/// Services of backends.
+/// Adds what is missing: routes of Services with a policy, Gateways of routes, classes of Gateways, Services of
+/// backends.
 #[expect(clippy::too_many_lines, reason = "one arm for each kind")]
 fn complete(objects: &mut Vec<Value>) -> &'static str {
     const ROUTES: [&str; 2] = ["HTTPRoute", "GRPCRoute"];
@@ -143,7 +140,7 @@ fn complete(objects: &mut Vec<Value>) -> &'static str {
     output
 }
 
-/// Every message of a report that names a field of an object: something is wrong with it, or it has no effect.
+/// Messages of a report about an object's field that is wrong or has no effect.
 fn complaints(report: &Value, found: &mut Vec<String>) {
     match report {
         Value::Object(fields) => {
@@ -158,14 +155,13 @@ fn complaints(report: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// The class of these objects of Contour; `None` if there are none.
 fn class_of_contour(objects: &[Value]) -> Option<&str> {
     let object = of_kind(objects, &["IngressRoute"]).next()?;
     let class = &object["metadata"]["annotations"]["kubernetes.io/ingress.class"];
     Some(class.as_str().unwrap_or("contour"))
 }
 
-/// What is wrong with the objects of a block.
+/// What is wrong with a block's objects.
 pub(crate) fn problem(mut objects: Vec<Value>) -> Option<String> {
     let output = complete(&mut objects);
     let texts = objects.iter().map(|object| serde_saphyr::to_string(object).unwrap());
@@ -179,7 +175,7 @@ pub(crate) fn problem(mut objects: Vec<Value>) -> Option<String> {
     }
     arguments.push("-f");
     let (code, said) = limpet_on(&manifest, &arguments);
-    // For another control plane its objects are in front, as YAML.
+    // Another control plane's objects come first, as YAML.
     let report = said
         .find("\n{\n")
         .map_or(said.as_str(), |at| said.get(at + 1..).unwrap_or_default());

@@ -1,10 +1,10 @@
-//! Label selectors of the pages: what they select must be there.
+//! What the pages' label selectors select must exist.
 
 use std::fs;
 
 use crate::{assert_none, blocks, checkout};
 
-/// What has the labels of Limpet's objects: everything that the chart makes, and that the controller does.
+/// All sources of Limpet's labels: the chart and the controller.
 const OBJECTS: [&str; 4] = [
     "e2e/tests/chart/golden/default/out.yaml",
     "controller/tests/golden/cases/managed/out.yaml",
@@ -15,7 +15,6 @@ const OBJECTS: [&str; 4] = [
 /// Labels that others write.
 const OF_OTHERS: [&str; 2] = ["kubernetes.io/service-name", "gateway.envoyproxy.io/"];
 
-/// The selectors of a script, as `label` or `label=value`.
 fn selectors(script: &str) -> Vec<&str> {
     let words: Vec<&str> = script.split_whitespace().collect();
     let of_kubectl = words.windows(2).filter(|pair| ["-l", "--selector"].contains(&pair[0]));

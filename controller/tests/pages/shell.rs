@@ -1,6 +1,5 @@
-//! Commands of the pages (`sh`, and what stands behind `$ ` in `console`). Those of a page are one script, which bash
-//! runs with a stand-in for each program: it does nothing but look at its arguments. So quoting, loops, variables and
-//! substitutions are what they are in a shell.
+//! Commands of the pages (`sh`, and behind `$ ` in `console`). Each page's are one script for bash, with stand-ins for
+//! programs that only check their arguments: quoting, loops, variables and substitutions are the shell's.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -12,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::{LIMPET, assert_none, checkout, copy_of_the_checkout, pages};
 
-/// Programs that have a stand-in.
+/// Programs with a stand-in.
 const STAND_INS: [&str; 19] = [
     "cosign",
     "crane",
@@ -35,7 +34,7 @@ const STAND_INS: [&str; 19] = [
     "ssh",
 ];
 
-/// Programs that do in a folder of the test's what they do anywhere.
+/// Programs that really run, in the test's folder.
 const REAL: [&str; 20] = [
     "awk",
     "base64",
@@ -59,7 +58,7 @@ const REAL: [&str; 20] = [
     "uniq",
 ];
 
-/// Looks at its arguments, and writes what is wrong with them to `$PROBLEMS`.
+/// Writes what is wrong with its arguments to `$PROBLEMS`.
 const STAND_IN: &str = r#"#!/bin/bash
 name=${0##*/}
 say() { echo "$PAGE:$PAGE_LINE: $name $arguments: $*" >>"$PROBLEMS"; }
@@ -123,7 +122,7 @@ fn executable(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// A copy of the checkout in which no program does anything.
+/// A copy of the checkout with stand-ins.
 fn stage() -> TempDir {
     let folder = copy_of_the_checkout();
     let root = folder.path();
@@ -144,7 +143,6 @@ fn stage() -> TempDir {
         )
         .unwrap();
     }
-    // Scripts of the checkout.
     for folder in ["e2e/tools", "controller/deploy"] {
         for entry in fs::read_dir(checkout().join(folder)).unwrap() {
             let name = entry.unwrap().file_name();
@@ -160,7 +158,7 @@ fn stage() -> TempDir {
     folder
 }
 
-/// The commands of a page, each in the line behind the one that it has in the page.
+/// Each command is one line later than in the page.
 fn script(page: &Page) -> Option<String> {
     let mut lines: Vec<&str> = Vec::new();
     for block in &page.blocks {
@@ -183,7 +181,6 @@ fn script(page: &Page) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// What is wrong with the commands of a page.
 fn problems(path: &str, page: &Page) -> Vec<String> {
     let Some(script) = script(page) else {
         return Vec::new();

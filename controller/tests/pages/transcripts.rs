@@ -1,5 +1,5 @@
-//! Transcripts that say that they can be run (`console,run`): those of a page are one session in a copy of the
-//! checkout, with what was built in its place.
+//! Transcripts that can be run (`console,run`): a page's are one session in a copy of the checkout, with what was built
+//! in its place.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,7 +9,6 @@ use limpet_repo_tests::{Page, Step, fits, steps};
 
 use crate::{LIMPET, assert_none, copy_of_the_checkout, pages};
 
-/// What is otherwise than a page says.
 fn problems(path: &str, page: &Page) -> Vec<String> {
     let blocks = page.blocks.iter().filter(|block| block.language == "console,run");
     let steps: Vec<Step> = blocks.flat_map(|block| steps(block).unwrap()).collect();

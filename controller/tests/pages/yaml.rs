@@ -1,11 +1,9 @@
-//! Blocks of YAML and JSON. A complete one is checked by what reads it; one that is an excerpt says so
-//! (`yaml,excerpt`).
+//! Blocks of YAML and JSON. Their readers check complete ones; an excerpt says so (`yaml,excerpt`).
 
 use serde_json::Value;
 
 use crate::{assert_none, blocks, limpet_on, objects};
 
-/// What a complete block is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Filter,
@@ -13,7 +11,7 @@ enum Kind {
     Objects,
 }
 
-/// Fields that a configuration of the controller begins with, and none of the filter does.
+/// First fields of a controller's configuration, and none of the filter's.
 const OF_THE_CONTROLLER: [&str; 12] = [
     "contour",
     "controllerName",

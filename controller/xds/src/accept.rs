@@ -20,11 +20,10 @@ use super::renewal;
 use super::snapshots::Snapshots;
 use super::tls::CertificateSource;
 
-/// The time limit of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
-/// How often the certificate files are read while no client connects, so that broken ones are reported.
+/// How often certificate files are read while no client connects, so that broken ones are reported.
 const INTERVAL: Duration = Duration::from_secs(10);
-/// How many connections wait for the HTTP server to take them.
+/// Connections that wait for the HTTP server to take them.
 pub(super) const WAITING: usize = 64;
 
 /// Accepts connections for ever. It never waits for a client.
@@ -67,7 +66,7 @@ impl Acceptor {
     }
 
     fn begin(self: &Arc<Self>, stream: TcpStream, address: SocketAddr) {
-        // Send small messages at once. It is an optimisation only, so an error is ignored.
+        // Sends small messages at once: an optimisation, so an error is ignored.
         let _ = stream.set_nodelay(true);
         let this = Arc::clone(self);
         // Before the task runs: it is the order of places.
@@ -110,8 +109,7 @@ impl Acceptor {
         Ok(())
     }
 
-    /// Ends the connection when another one has its place, and when its client may have renewed the certificates that
-    /// it has shown, or has to.
+    /// Ends the connection when another one has its place, or its client may have renewed its certificates, or has to.
     async fn end(
         self: Arc<Self>,
         client: ClientConnection,

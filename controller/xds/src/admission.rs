@@ -1,6 +1,5 @@
-//! Which connections get a place. Those that have authenticated are counted apart from those that have not yet, so that
-//! a client without a certificate cannot take an Envoy's place, nor a client with one the place of another Gateway's
-//! Envoy.
+//! Which connections get a place. Authenticated ones are counted apart, so that a client without a certificate cannot
+//! take an Envoy's place, nor a client with one the place of another Gateway's Envoy.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,26 +13,22 @@ use super::limits::RequestPace;
 use super::peer::{ConnectionOwner, Origin, Peer};
 use super::snapshots::lock;
 
-/// The limit of handshakes under way, of all addresses. Each costs a descriptor and some kilobytes.
+/// Handshakes under way, of all addresses: each costs a descriptor and some kilobytes.
 const HANDSHAKES: usize = 512;
-/// The limit of handshakes under way from one address. Several Envoys may come from one address.
+/// Handshakes under way from one address, which several Envoys may have.
 const HANDSHAKES_OF_ORIGIN: usize = 64;
-/// How many addresses that have authenticated are remembered.
+/// Authenticated addresses that are remembered.
 const REMEMBERED: usize = 1024;
-/// The limit of connections, of all addresses.
 const CONNECTIONS: usize = 4096;
-/// The limit of connections from one address.
 const CONNECTIONS_OF_ORIGIN: usize = 256;
-/// How many large reports are received at once of one group of owners.
+/// Large reports that are received at once of one group of owners.
 const TURNS_OF_GROUP: usize = 4;
-/// The memory that names may take which streams of one owner from one address ask for, and the hosts that its load
-/// reports tell of.
+/// Memory of names that streams of one owner from one address ask for, and of the hosts in its load reports.
 const NAMES_OF_ORIGIN: usize = 128 << 20;
 
-/// Places of connections that have still to show what they want: handshakes, for example. A new one always gets a
-/// place. If there is none, another gives way: the oldest of the address that has most, but unknown addresses before
-/// known ones. What is genuine goes on within milliseconds, so what gives way does not go on. Clones are handles of the
-/// same.
+/// Places of connections that have still to show what they want, such as handshakes. A new one always gets a place: if
+/// there is none, the oldest of the address that has most gives way, unknown addresses before known ones. A genuine
+/// client needs its place for milliseconds only. Clones are handles of the same.
 #[derive(Debug, Clone)]
 pub struct Admission {
     all: usize,
@@ -45,10 +40,10 @@ pub struct Admission {
 struct AdmissionTable {
     next: u64,
     under_way: BTreeMap<Origin, BTreeMap<u64, oneshot::Sender<()>>>,
-    /// The addresses that have places. The last one gives way first.
+    /// Addresses with places; the last one gives way first.
     ranked: BTreeSet<(OriginRank, Origin)>,
     count: usize,
-    /// The addresses that go before others, by when they were told last, which is a number of `next`.
+    /// Addresses that go before others, with the number of `next` at the last [`Admission::prefer`].
     preferred: BTreeMap<Origin, u64>,
     by_age: BTreeMap<u64, Origin>,
 }
@@ -66,7 +61,7 @@ pub struct AdmissionPermit {
 }
 
 impl Admission {
-    /// So many places of all addresses, and so many of one.
+    /// Creates this many places of all addresses, and of one.
     #[must_use]
     pub fn new(all: usize, of_origin: usize) -> Self {
         Self {
@@ -76,12 +71,11 @@ impl Admission {
         }
     }
 
-    /// The places of handshakes.
     pub(super) fn of_handshakes() -> Self {
         Self::new(HANDSHAKES, HANDSHAKES_OF_ORIGIN)
     }
 
-    /// Lets this address go before those that are unknown. The last thousand of them are remembered.
+    /// Lets this address go before unknown ones. The last thousand are remembered.
     pub fn prefer(&self, origin: Origin) {
         lock(&self.table).remember(origin);
     }
@@ -119,7 +113,6 @@ impl AdmissionTable {
         self.next
     }
 
-    /// The address that has to give way.
     fn heaviest(&self) -> Option<Origin> {
         self.ranked.last().map(|(_, origin)| *origin)
     }
@@ -130,7 +123,6 @@ impl AdmissionTable {
         Some((!self.preferred.contains_key(&origin), places.len(), oldest.map(Reverse)))
     }
 
-    /// Changes what the rank of an address depends on.
     fn ranked(&mut self, origin: Origin, change: impl FnOnce(&mut Self)) {
         if let Some(rank) = self.rank(origin) {
             self.ranked.remove(&(rank, origin));
@@ -141,7 +133,7 @@ impl AdmissionTable {
         }
     }
 
-    /// Changes the places of an address. Returns how many it has then.
+    /// Changes the places of an address; returns how many it has then.
     fn change(&mut self, origin: Origin, change: impl FnOnce(&mut BTreeMap<u64, oneshot::Sender<()>>)) -> usize {
         let mut left = 0;
         self.ranked(origin, |table| {
@@ -155,7 +147,7 @@ impl AdmissionTable {
         left
     }
 
-    /// Takes the oldest place of this address away: the receiver learns that the sender is gone.
+    /// Takes the oldest place of an address away: its receiver learns that the sender is gone.
     fn displace(&mut self, origin: Origin) {
         let oldest = self.under_way.get(&origin).and_then(|places| places.keys().next());
         if let Some(number) = oldest.copied() {
@@ -188,13 +180,12 @@ impl AdmissionTable {
 }
 
 impl AdmissionPermit {
-    /// Waits until another one has the place.
+    /// Waits until another connection has the place.
     pub async fn displaced(&mut self) {
         // The sender sends nothing; it is dropped.
         let _ = (&mut self.displaced).await;
     }
 
-    /// The handshake has succeeded: the address is known.
     pub(super) fn succeeded(self) {
         lock(&self.table).remember(self.origin);
     }
@@ -206,8 +197,8 @@ impl Drop for AdmissionPermit {
     }
 }
 
-/// The connections that are served. Where there is no place left, the group with most of them gives way to one that has
-/// fewer, and in a group the owner with most of them.
+/// Connections that are served. Where no place is left, the group with most of them gives way to one that has fewer,
+/// and in a group the owner with most of them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ConnectionAdmission(Arc<Mutex<ConnectionTable>>);
 
@@ -215,21 +206,18 @@ pub(super) struct ConnectionAdmission(Arc<Mutex<ConnectionTable>>);
 struct ConnectionTable {
     next: u64,
     count: usize,
-    /// The places of each owner, from whatever addresses.
     owners: BTreeMap<ConnectionOwner, BTreeMap<u64, AdmittedConnection>>,
-    /// What connections of one owner from one address share, those included that have given way and end.
+    /// Usage of all connections, also of those that have given way and are ending.
     usage: BTreeMap<OwnerOrigin, OwnerUsage>,
-    /// The same of connections of one group, from whatever addresses.
     groups: BTreeMap<ConnectionOwner, GroupUsage>,
 }
 
-/// An owner at an address.
 type OwnerOrigin = (Origin, ConnectionOwner);
 
 #[derive(Debug)]
 struct GroupUsage {
     connections: usize,
-    /// Whose turns it is to send something large that all groups wait for.
+    /// Turns to send something large that all groups wait for.
     turns: Arc<Semaphore>,
 }
 
@@ -242,7 +230,6 @@ impl Default for GroupUsage {
     }
 }
 
-/// A place, as long as none with fewer connections needs it.
 #[derive(Debug)]
 struct AdmittedConnection {
     origin: Origin,
@@ -252,13 +239,12 @@ struct AdmittedConnection {
 #[derive(Debug)]
 struct OwnerUsage {
     connections: usize,
-    /// The memory of the names that its streams ask for, and of the hosts that they tell of.
+    /// The memory of names that its streams ask for, and of the hosts that they report.
     names: usize,
-    /// Whose turn it is to send a large request.
+    /// The turn to send a large request.
     turn: Arc<Semaphore>,
-    /// Whose turn it is to send a report.
     report_turn: Arc<Semaphore>,
-    /// Of its reports.
+    /// The pace of its reports.
     pace: RequestPace,
 }
 
@@ -274,7 +260,6 @@ impl Default for OwnerUsage {
     }
 }
 
-/// A connection's place, until it is dropped.
 #[derive(Debug)]
 pub(super) struct ConnectionPermit {
     served: Arc<Mutex<ConnectionTable>>,
@@ -316,8 +301,8 @@ impl ConnectionAdmission {
 }
 
 impl ConnectionTable {
-    /// Makes room for one more connection of this owner among those from these addresses, of which there may be so
-    /// many. Returns whether there is any. All places are looked at only where all are taken.
+    /// Makes room for one more connection among at most `limit` from these addresses; returns whether there is room.
+    /// All places are looked at only where all are taken.
     fn make_room(&mut self, owner: &ConnectionOwner, limit: usize, from: impl Fn(&Origin) -> bool) -> bool {
         if self.count < limit {
             return true;
@@ -336,7 +321,7 @@ impl ConnectionTable {
         let own_group = owner.group();
         let of_own_group = groups.get(&own_group).copied().unwrap_or_default();
         let heaviest_group = groups.into_iter().max_by_key(|(_, count)| *count);
-        // Where both have as many afterwards, they would take turns for ever.
+        // If both have as many afterwards, they would take turns for ever.
         let other_group = heaviest_group.filter(|(_, most)| *most > of_own_group + 1);
         let own = counts.iter().find(|(_, each)| *each == owner);
         let own = own.map_or(0, |(count, _)| *count);
@@ -360,7 +345,6 @@ impl ConnectionTable {
         true
     }
 
-    /// Takes a place away, unless it is taken already.
     fn leave(&mut self, owner: &ConnectionOwner, number: u64) {
         let Some(entry) = self.owners.get_mut(owner) else {
             return;
@@ -377,29 +361,27 @@ impl ConnectionTable {
 }
 
 impl ConnectionPermit {
-    /// Whose turn it is to send a large request, of all connections of the owner from the address.
+    /// The turn to send a large request, shared by the owner's connections from the address.
     pub(super) fn turn(&self) -> Arc<Semaphore> {
         Arc::clone(&lock(&self.served).usage(&self.source).turn)
     }
 
-    /// Whose turn it is to send something large that all groups wait for, of all connections of the owner's group.
+    /// Turns to send something large, shared by the connections of the owner's group.
     pub(super) fn turns_of_group(&self) -> Arc<Semaphore> {
         let mut served = lock(&self.served);
         Arc::clone(&served.groups.entry(self.source.1.group()).or_default().turns)
     }
 
-    /// Whose turn it is to send a report of sessions, of all connections of the owner from the address.
+    /// The turn to send a report of sessions, shared by the owner's connections from the address.
     pub(super) fn report_turn(&self) -> Arc<Semaphore> {
         Arc::clone(&lock(&self.served).usage(&self.source).report_turn)
     }
 
-    /// Counts a report of so many bytes.
     pub(super) fn spend_report(&self, bytes: usize) {
         let mut served = lock(&self.served);
         served.usage(&self.source).pace.spend_report(bytes, Instant::now());
     }
 
-    /// Waits until the owner may send another report from the address.
     pub(super) async fn pace(&self) {
         let next = || {
             let served = lock(&self.served);
@@ -410,8 +392,7 @@ impl ConnectionPermit {
         }
     }
 
-    /// Counts the memory of names that a stream asks for, which was `before` and is `now`. Returns whether the owner
-    /// may have as much from the address.
+    /// Counts the memory of a stream's names; returns whether the owner may have as much from the address.
     fn change(&self, before: usize, now: usize) -> bool {
         let mut served = lock(&self.served);
         let usage = served.usage(&self.source);
@@ -493,7 +474,6 @@ pub(super) mod tests {
         assert!(displaced[0]);
         assert!(!displaced[1..].contains(&true));
         assert!(!is_displaced(&mut other));
-        // A place that is free again is used again.
         many.truncate(HANDSHAKES_OF_ORIGIN - 1);
         let mut next = handshakes.begin(origin(2));
         assert!(!is_displaced(&mut next) && !is_displaced(&mut many[1]));
@@ -521,7 +501,6 @@ pub(super) mod tests {
             .map(|number| handshakes.begin(origin(number)))
             .collect();
         assert!(!known.iter_mut().any(is_displaced));
-        // Of those that have one each, the oldest.
         assert!(is_displaced(&mut others[0]));
         assert_eq!(
             others
@@ -532,8 +511,7 @@ pub(super) mod tests {
         );
     }
 
-    /// Who gives way is found without a look at all addresses, and is the same that such a look would find.
-    /// Takes seconds: after each of 20,000 changes all addresses are looked at, too.
+    /// Takes seconds: after each of 20,000 changes all addresses are looked at to compare.
     #[test]
     fn ranks_follow_every_change() {
         let handshakes = Admission::of_handshakes();
@@ -565,7 +543,6 @@ pub(super) mod tests {
         assert!(lock(&handshakes.table).ranked.is_empty());
     }
 
-    /// A client at an address, with a certificate of this name.
     pub(crate) fn peer(number: usize, name: &str) -> Peer {
         let [.., high, low] = number.to_be_bytes();
         let begins = std::time::SystemTime::UNIX_EPOCH;
@@ -598,10 +575,8 @@ pub(super) mod tests {
         let expected: Vec<_> = (0..CONNECTIONS / 2).collect();
         assert_eq!(gave_way(&mut greedy), expected, "the oldest of the owner with most");
         assert_eq!(gave_way(&mut modest), [0; 0]);
-        // Both have as many, so neither takes more from the other.
         assert!(connections.enter(&peer(1, "greedy")).is_none() && enter(0).is_none());
         assert!(connections.enter(&peer(1, "third")).is_some());
-        // A place that is free again is used again, also that of one that has given way.
         drop((greedy, modest));
         let served = lock(&connections.0);
         assert_eq!((served.count, served.owners.len(), served.usage.len()), (0, 0, 0));
@@ -642,7 +617,6 @@ pub(super) mod tests {
             .collect();
         assert!(connections.enter(&peer(1, "web")).is_none());
         let mut others = [connections.enter(&peer(2, "web")).unwrap()];
-        // At one address, too, the owner with most gives way.
         let neighbour = connections.enter(&peer(1, "neighbour")).unwrap();
         assert_eq!((gave_way(&mut places), gave_way(&mut others)), (vec![0], vec![]));
         places.pop();

@@ -18,7 +18,7 @@ impl Certificates {
         Self { tls, snapshots }
     }
 
-    /// The certificate of each role that ends first. Without TLS there are none, and no client without a connection.
+    /// The certificate of each role that ends first. Without TLS there are none; clients count while connected.
     #[must_use]
     pub fn in_use(&self) -> Vec<CertificateUse> {
         let mut uses = self.tls.as_ref().map(|tls| tls.uses()).unwrap_or_default();

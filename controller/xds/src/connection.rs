@@ -36,7 +36,6 @@ struct ConnectionState {
     end: watch::Sender<ConnectionEnd>,
 }
 
-/// How far the end of a connection has come that the server ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum ConnectionEnd {
     #[default]
@@ -63,7 +62,6 @@ impl ClientConnection {
         &self.0.place
     }
 
-    /// A stream has begun.
     pub(super) fn streams(&self) {
         self.0.has_streamed.store(true, Ordering::Relaxed);
     }
@@ -75,7 +73,6 @@ impl ClientConnection {
         self.0.end.send_replace(ConnectionEnd::OfConnection);
     }
 
-    /// Waits until the streams of the connection should end.
     pub(super) async fn ending(&self) {
         // `self` holds the sender, so the channel is open.
         let _ = self
@@ -86,12 +83,10 @@ impl ClientConnection {
             .await;
     }
 
-    /// Whether the streams of the connection should end.
     pub(super) fn is_ending(&self) -> bool {
         *self.0.end.borrow() >= ConnectionEnd::OfStreams
     }
 
-    /// Waits until the connection is gone.
     pub(super) async fn gone(&self) {
         self.0.end.closed().await;
     }
@@ -101,7 +96,7 @@ impl ClientConnection {
     }
 }
 
-/// A connection that ends by itself if nothing comes of it.
+/// A connection that ends by itself if no stream begins.
 #[derive(Debug)]
 pub(super) struct ExpiringConnection {
     socket: Socket,

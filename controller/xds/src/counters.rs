@@ -127,7 +127,7 @@ pub struct XdsCounts(pub [TypeCounts; ResourceType::ALL.len()]);
 pub struct PreflightCounts {
     /// How often a node has answered to all units that were new to it.
     pub ended: u64,
-    /// How long that took, all times together.
+    /// How long that took in all.
     pub took: Duration,
     /// Units that a node refused.
     pub refused_units: u64,
@@ -138,7 +138,7 @@ pub struct PreflightCounts {
 pub struct TypeCounts {
     /// The resource type.
     pub resource_type: ResourceType,
-    /// Resources sent. A resource that was sent twice counts twice.
+    /// Resources sent, each time that they were sent.
     pub sent: u64,
     /// Responses that nodes acknowledged.
     pub acknowledged: u64,

@@ -7,35 +7,31 @@ use std::sync::Arc;
 use super::hosts::{by_host, parent, with_hosts};
 use limpet_resources::{ByName, Name, PREFLIGHT, PerType, Resource, ResourceType, Resources, changes};
 
-/// How many removed names are remembered. A stream that is further behind compares everything.
+/// Removed names that are remembered. A stream that is further behind compares everything.
 const REMOVALS_KEPT: usize = 4096;
 
 /// The resources of a group.
 ///
-/// Each change has a number, and the group remembers the last change of each name. So the changes since a number are
-/// found without a look at the rest, and a slow stream needs no more memory than a fast one. What a publication changes
-/// is found by what it differs in from the former one.
+/// Each change has a number, and the group remembers the last change of each name. So later changes are found without a
+/// look at the rest, and a slow stream needs no more memory than a fast one.
 #[derive(Debug, Default)]
 pub(super) struct ResourceGroup {
-    /// What was published last. None: it is not known yet what nodes should have.
+    /// None: it is not known yet what nodes should have.
     published: Option<Resources>,
     sequence: u64,
-    /// Route configurations are without their virtual hosts here, as nodes have them that take these one by one.
+    /// Route configurations are without their virtual hosts here, for nodes that take these one by one.
     catalogues: PerType<Catalogue>,
     /// Route configurations with their virtual hosts, while a node wants them.
     wholes: Option<Catalogue>,
     units: Catalogue,
-    /// How many virtual hosts each route configuration has.
     hosts: BTreeMap<Name, usize>,
 }
 
 impl ResourceGroup {
-    /// Whether something was published. Until then it is unknown what nodes should have.
     pub(super) fn is_published(&self) -> bool {
         self.published.is_some()
     }
 
-    /// The number of the last change.
     pub(super) fn sequence(&self) -> u64 {
         self.sequence
     }
@@ -45,14 +41,14 @@ impl ResourceGroup {
         &self.catalogues[resource_type]
     }
 
-    /// The route configurations for nodes that do not take virtual hosts one by one. See [`Self::make_all_wholes`].
+    /// Route configurations for nodes that do not take virtual hosts one by one. See [`Self::make_all_wholes`].
     pub(super) fn wholes(&self) -> &Catalogue {
         self.wholes
             .as_ref()
             .unwrap_or(self.catalogue(ResourceType::RouteConfiguration))
     }
 
-    /// There is a node that does not take virtual hosts one by one.
+    /// Called when a node does not take virtual hosts one by one.
     pub(super) fn make_all_wholes(&mut self) {
         if self.wholes.is_some() {
             return;
@@ -68,18 +64,16 @@ impl ResourceGroup {
         self.make_wholes(&all);
     }
 
-    /// There is no such node.
+    /// Called when no node wants [`Self::wholes`].
     pub(super) fn drop_wholes(&mut self) {
         self.wholes = None;
     }
 
-    /// The units of the preflight.
     pub(super) fn units(&self) -> &Catalogue {
         &self.units
     }
 
-    /// The bytes that are sent to a node that asks for this name once more: of route configurations with their virtual
-    /// hosts, of the preflight with all units.
+    /// The bytes that a repeated request for this name costs: with virtual hosts, or all units of the preflight.
     pub(super) fn weight(&self, resource_type: ResourceType, name: &str) -> usize {
         let published = self.catalogue(resource_type).get(name);
         let own = published.map_or(0, |resource| resource.body().len());
@@ -91,7 +85,7 @@ impl ResourceGroup {
         own + of_hosts.sum::<usize>() + units.map(|unit| unit.body().len()).sum::<usize>()
     }
 
-    /// Replaces all resources. Returns whether anything changed.
+    /// Returns whether anything changed.
     pub(super) fn publish(&mut self, resources: Resources) -> bool {
         let start = self.sequence;
         if self.published.is_none() {
@@ -172,15 +166,14 @@ impl ResourceGroup {
         self.wholes = Some(wholes);
     }
 
-    /// The virtual hosts of a route configuration.
     fn hosts_of<'g>(&'g self, routes: &'g str) -> impl Iterator<Item = &'g Arc<Resource>> {
         let is_known = self.hosts.contains_key(routes);
         let hosts = is_known.then(|| self.catalogue(ResourceType::VirtualHost).hosts_of(routes));
         hosts.into_iter().flatten()
     }
 
-    /// Replaces one resource, other than a virtual host or a route configuration that has such. Returns whether
-    /// anything changed, which is never so in a group that is not published.
+    /// Replaces one resource, but no virtual host, nor a route configuration that has any. Returns whether anything
+    /// changed, never in a group that is not published.
     pub(super) fn publish_one(&mut self, resource: Arc<Resource>) -> bool {
         let Some(mut resources) = self.published.clone() else {
             return false;
@@ -189,7 +182,7 @@ impl ResourceGroup {
         self.publish(resources)
     }
 
-    /// Removes one resource. Returns whether it existed.
+    /// Returns whether it existed.
     pub(super) fn remove_one(&mut self, resource_type: ResourceType, name: &str) -> bool {
         let Some(mut resources) = self.published.clone() else {
             return false;
@@ -198,7 +191,6 @@ impl ResourceGroup {
         self.publish(resources)
     }
 
-    /// Forgets what the nodes should have.
     pub(super) fn forget(&mut self) {
         *self = Self {
             sequence: self.sequence + 1,
@@ -208,7 +200,6 @@ impl ResourceGroup {
     }
 }
 
-/// The resources of one type.
 #[derive(Debug, Default)]
 pub(super) struct Catalogue {
     resources: BTreeMap<Name, CatalogueEntry>,
@@ -225,8 +216,7 @@ struct CatalogueEntry {
     changed: u64,
 }
 
-/// The entries of a route configuration's virtual hosts. Their names begin with its name: other hosts are not looked
-/// at, except of one whose name begins in the same way.
+/// The entries of a route configuration's virtual hosts, whose names begin with its name.
 pub(super) fn of_parent<'m, V>(
     hosts: &'m BTreeMap<Name, V>,
     routes: &'m str,
@@ -238,9 +228,7 @@ pub(super) fn of_parent<'m, V>(
     hosts.filter(move |(name, _)| parent(name) == Some(routes))
 }
 
-/// Which names changed.
 pub(super) enum ChangedNames<'a> {
-    /// Only these names.
     Names(Vec<&'a Name>),
     /// Everything may have changed.
     Unknown,
@@ -265,7 +253,6 @@ impl Catalogue {
         self.resources.is_empty()
     }
 
-    /// The virtual hosts of a route configuration.
     pub(super) fn hosts_of<'c>(&'c self, routes: &'c str) -> impl Iterator<Item = &'c Arc<Resource>> {
         of_parent(&self.resources, routes).map(|(_, entry)| {
             #[cfg(test)]
@@ -274,7 +261,6 @@ impl Catalogue {
         })
     }
 
-    /// The changes after this number.
     pub(super) fn since(&self, sequence: u64) -> ChangedNames<'_> {
         if sequence < self.floor {
             return ChangedNames::Unknown;
@@ -342,7 +328,7 @@ impl Catalogue {
     }
 }
 
-/// How many resources this thread has touched, for tests of what does not grow with their number.
+/// Counts resources that this thread has touched, for tests.
 #[cfg(test)]
 pub(super) mod touched {
     use std::cell::Cell;
@@ -355,7 +341,7 @@ pub(super) mod touched {
         COUNT.set(COUNT.get() + 1);
     }
 
-    /// How many were touched since the last call.
+    /// The count since the last call.
     pub(crate) fn take() -> usize {
         COUNT.replace(0)
     }

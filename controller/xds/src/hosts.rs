@@ -1,4 +1,4 @@
-//! Route configurations with their virtual hosts in them, and without (VHDS). Encoded messages may be put together.
+//! Route configurations with and without their virtual hosts (VHDS). Encoded messages may be put together.
 
 use std::sync::Arc;
 
@@ -18,7 +18,6 @@ pub(super) fn parent(host: &str) -> Option<&str> {
     host.rsplit_once('/').map(|(routes, _)| routes)
 }
 
-/// The route configuration with these virtual hosts in addition.
 pub(super) fn with_hosts<'a>(routes: &Resource, hosts: impl IntoIterator<Item = &'a Arc<Resource>>) -> Resource {
     let mut body = routes.body().to_vec();
     for host in hosts {

@@ -1,6 +1,5 @@
-//! Large requests come one at a time of one owner from one address. A request is kept in memory until it is complete,
-//! so without this a client could fill the memory by beginning many. Where the total is bounded, each namespace of
-//! Gateways has a share of it, and they take turns.
+//! Large requests, one at a time of one owner from one address. A request is kept in memory until it is complete, so a
+//! client could fill the memory by beginning many. Where the total is bounded, namespaces of Gateways take turns.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,16 +17,13 @@ use tonic::server::NamedService;
 use super::admission::ConnectionPermit;
 use super::connection::ClientConnection;
 
-/// The size from which on a request is large.
 const LARGE: usize = 64 << 10;
-/// How long a large request may take, once it is its turn: less than who waits for theirs has for a first request.
+/// How long a large request may take once it has its turn: less than a waiting client has for its first request.
 const TIME: Duration = Duration::from_secs(5);
 
-/// A service whose large requests wait for their turn.
 #[derive(Debug, Clone)]
 pub(super) struct Intake<S> {
     service: S,
-    /// Of all addresses, if these are bounded.
     of_all: Option<Arc<Semaphore>>,
 }
 
@@ -72,7 +68,6 @@ impl<S: Service<http::Request<Body>>> Service<http::Request<Body>> for Intake<S>
 type RequestPermits = Vec<OwnedSemaphorePermit>;
 type PermitFuture = Pin<Box<dyn Future<Output = Option<RequestPermits>> + Send>>;
 
-/// The requests of a stream.
 struct Requests {
     body: Body,
     /// What a large request needs, in this order.
@@ -96,7 +91,6 @@ impl Requests {
         }
     }
 
-    /// Waits until more of the request may come.
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
         if self.framing.remaining < LARGE && self.held.is_none() {
             return Poll::Ready(Ok(()));
@@ -158,7 +152,6 @@ impl http_body::Body for Requests {
 #[derive(Debug, Default)]
 struct Framing {
     head: Vec<u8>,
-    /// The bytes of the message that are still to come.
     remaining: usize,
 }
 
@@ -201,7 +194,7 @@ mod tests {
     use super::super::limits::{LARGE_LOADS, REPORTS};
     use super::*;
 
-    /// A large message that has begun and does not go on.
+    /// A large message that has begun and stops.
     struct Begun(Option<Bytes>);
 
     impl http_body::Body for Begun {

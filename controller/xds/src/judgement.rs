@@ -1,10 +1,10 @@
 //! What the nodes of a group say together to a unit of the preflight.
 //!
-//! What one node refuses is taken from all nodes of the group, so a single one decides only while no other is there. A
-//! refusal counts if more than half of the group's nodes refuse. An address has one vote, the one of most of its nodes:
-//! the name of a node is its own word. Nodes that have not answered yet are waited for, but not longer than live routes
-//! wait for them. Half is not enough: where as many accept a unit, to take it away would harm those who can serve it,
-//! and who refuses it loses no more than its virtual hosts, if it takes them one by one.
+//! A refused unit is taken from all nodes of the group, so a refusal counts if more than half of the group's nodes
+//! refuse. An address has one vote, the one of most of its nodes: the name of a node is its own word. Nodes that have
+//! not answered yet are waited for as long as live routes wait. Half is not enough: to take a unit away would harm the
+//! nodes that can serve it, and a node that refuses it loses no more than its virtual hosts, if it takes them one by
+//! one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,16 +14,14 @@ use super::snapshots::{GroupCell, lock};
 use super::subscriber::{OverruledUnits, UnitVote};
 use limpet_resources::{Name, ResourceVersion};
 
-/// What the nodes of a group say together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct GroupVerdict {
     /// `None`: no node is asked.
     pub(super) vote: Option<UnitVote>,
-    /// How many addresses refuse.
+    /// The number of addresses that refuse.
     pub(super) refusing: usize,
 }
 
-/// What the nodes of a group say to each of these units.
 pub(super) fn evaluate(cell: &GroupCell, units: &[(Name, ResourceVersion)]) -> Vec<GroupVerdict> {
     let mut said: BTreeMap<Origin, BTreeMap<Name, Vec<Option<UnitVote>>>> = BTreeMap::new();
     for stream in cell.streams() {
@@ -51,8 +49,7 @@ pub(super) fn evaluate(cell: &GroupCell, units: &[(Name, ResourceVersion)]) -> V
     (0..units.len()).map(of_unit).collect()
 }
 
-/// The units that nodes of a group refuse and most accept. They are looked up once after each change, and not by each
-/// stream that refuses some.
+/// Units that nodes of a group refuse and most accept. They are looked up once after each change, not by each stream.
 pub(super) fn overruled(cell: &GroupCell) -> OverruledUnits {
     let mut known = lock(&cell.overruled);
     let changes = *cell.judgements.borrow();
@@ -76,7 +73,7 @@ fn look_up_overruled(cell: &GroupCell) -> BTreeSet<(Name, ResourceVersion)> {
     accepted.map(|(unit, _)| unit).collect()
 }
 
-/// What is certain, whatever those say that have not answered yet.
+/// The vote that is certain, whatever the missing answers are.
 fn majority(votes: impl Iterator<Item = UnitVote>) -> Option<UnitVote> {
     let (mut all, mut refuse, mut accept) = (0, 0, 0);
     for vote in votes {

@@ -4,8 +4,7 @@
 //!
 //! 1. Publish the resources of each group of nodes with [`Snapshots::publish`]. A node's group is its `node.cluster`.
 //! 2. Serve them with [`Server::bind`] and [`Server::serve`]: ADS, and ECDS for nodes that take only the filter's
-//!    configuration.
-//!    To receive what nodes report of their traffic, pass a [`ReportHandler`] first.
+//!    configuration. A [`ReportHandler`] receives what nodes report of their traffic.
 //! 3. Ask [`AckStatus`] which nodes are connected, what they have acknowledged, and what they refuse and why.
 //!
 //! ```no_run
@@ -26,32 +25,27 @@
 //! # }
 //! ```
 //!
-//! What a publisher can rely on:
+//! What a publisher can rely on (see `design/xds.md`):
 //!
 //! - Nothing is queued. A node gets the last of many changes, and an unchanged resource is never sent again, not even
 //!   by another server: versions are hashes of contents.
 //! - Order is kept between types (make before break).
 //! - A refused response is halved until the bad resource is found; the others are accepted. A refused resource is not
 //!   sent again until it changes, except for listeners, whose port may have been taken for a while.
-//! - Certificates are read again when their files change, or are those that were handed over last ([`TlsInMemory`]).
-//! - A connection ends after seven tenths of its client's certificate's life, so that the client shows a renewed one.
-//!   It comes back at once, and counts as connected meanwhile. It ends within a second when the authority of the
-//!   certificate is not trusted any more.
-//! - Virtual hosts that are published as such are sent one by one to nodes that can take them so, and within their
-//!   route configurations to others.
+//! - Changed certificates are used for the next connection ([`TlsFiles`], [`TlsInMemory`]).
+//! - A connection ends after seven tenths of its client's certificate's life, so that the client shows a renewed one
+//!   (it counts as connected meanwhile), and within a second when the certificate's authority is not trusted any more.
+//! - Virtual hosts are sent one by one to nodes that can take them so, and within their route configurations to others.
 //! - Units of the preflight are accepted by a node before its routes change: see [`Resources::insert_unit`].
 //!
 //! [`Resources::insert_unit`]: limpet_resources::Resources::insert_unit
 //!
 //! What a client can cost is bounded: handshakes, connections and streams by address and by node, the names that it
-//! asks for, and its reports, which are decoded one at a time. Clients that have authenticated do not share places with
-//! those that have not. What a certificate says of a client is in [`Peer`], and [`Permission`] decides which groups it
-//! gets. [`Admission`] is for other ports of the same process, too.
+//! asks for, and its reports, which are decoded one at a time. [`Peer`] has what a certificate says of a client, and
+//! [`Permission`] decides which groups it gets. [`Admission`] is also for other ports of the process.
 //!
-//! Inside, `group` (what changed when) and `subscriber` (what to send next on one stream) are pure; so are `admission`,
-//! `limits` and `log_rate`, which bound what clients cost, and `loads`. `accept`, `connection`, `intake`, `raw`,
-//! `reports`, `service`, `server` and `tls` are gRPC; `snapshots`, `status` and `counters` are for publishers and
-//! observers.
+//! Inside, `group` (what changed when), `subscriber` (what to send next on one stream), `admission`, `limits`,
+//! `log_rate` and `loads` are pure.
 
 mod accept;
 mod admission;

@@ -4,41 +4,39 @@ use std::time::{Duration, Instant};
 
 use prost::encoding::{DecodeContext, decode_key, skip_field};
 
-/// The longest name of a node or a resource, in bytes. The longest names of Kubernetes objects are a fourth of it.
+/// The longest name of a node or a resource, in bytes: four times the longest one of a Kubernetes object.
 pub(super) const NAME: usize = 1 << 10;
-/// The memory that the names of one stream may take, of all types, and what is known of what the node has.
+/// The memory for names of one stream, of all types, and for what is known of the node's resources.
 pub(super) const NAMES_OF_STREAM: usize = 32 << 20;
 /// What a name takes beside its bytes: places in maps, and what is known of the resource.
 const NAME_OVERHEAD: usize = 128;
-/// What is known of a resource that a node has, or gets: its place in a map, and its version. The published resource
-/// has the name.
+/// The memory of a resource that a node has: its place in a map, and its version. The published resource has the name.
 pub(super) const ENTRY: usize = 96;
-/// The memory that the error messages of one stream may take. Of what is refused besides, the words are not kept.
+/// The memory of error messages of one stream. Beyond it, only that something is refused is kept.
 pub(super) const WORDS_OF_STREAM: usize = 1 << 20;
-/// The part of an error message that is kept, in bytes.
+/// Bytes of an error message that are kept.
 const MESSAGE: usize = 4 << 10;
 /// How long a stream may be open before its first request.
 pub(super) const FIRST_REQUEST: Duration = Duration::from_secs(10);
 
-/// The largest message of Envoy's load reports. A host takes up to 80 bytes of it: its address as text, and four
-/// counters. So this is enough for 10,000 hosts, with the node, which Envoy describes each time with all its
-/// extensions.
+/// Envoy's largest load report: 10,000 hosts with up to 80 bytes (address as text, four counters), and the node, which
+/// Envoy describes each time with all its extensions.
 pub(super) const LOADS: usize = 1 << 20;
-/// How many hosts of a load report count: more than fit one as Envoy writes it.
+/// Hosts of a load report that count: more than fit one as Envoy writes it.
 pub(super) const HOSTS_OF_REPORT: usize = 20_000;
 /// What is kept of a host that has requests in flight.
 pub(super) const MEMORY_OF_HOST: usize = 64;
-/// The largest report of sessions. The filter stops at 512 KiB: then come the backend that it was at, with up to 25
+/// The largest report of sessions. The filter stops at 512 KiB; then come the backend that it was at, with up to 25
 /// KiB, and the sessions that it moved.
 pub(super) const REPORT: usize = 768 << 10;
-/// How many large reports are received at once, of all addresses: 24 MiB of them.
+/// Large reports that are received at once, of all addresses: 24 MiB.
 pub(super) const REPORTS: usize = 32;
-/// How many large load reports are received at once, of all addresses: 16 MiB of them.
+/// Large load reports that are received at once, of all addresses: 16 MiB.
 pub(super) const LARGE_LOADS: usize = 16;
-/// The fewest bytes that a backend takes in a report: its hash, its address and the time of its last use.
+/// The fewest bytes of a backend in a report: hash, address and the time of the last use.
 const BACKEND: usize = 16;
 
-/// Whether a report may be decoded: parts that are empty would take fifty times their bytes.
+/// Whether a report may be decoded: empty parts would take fifty times their bytes.
 pub(super) fn is_dense(mut report: &[u8]) -> bool {
     let most = report.len() / BACKEND + BACKEND;
     for _ in 0..most {
@@ -54,12 +52,10 @@ pub(super) fn is_dense(mut report: &[u8]) -> bool {
     report.is_empty()
 }
 
-/// The memory that a name takes.
 pub(super) fn memory_of(name: &str) -> usize {
     name.len() + NAME_OVERHEAD
 }
 
-/// Cuts off what is too long of a message.
 pub(super) fn clip(message: &mut String) {
     if message.len() > MESSAGE {
         let end = (0..=MESSAGE).rev().find(|end| message.is_char_boundary(*end));
@@ -68,44 +64,43 @@ pub(super) fn clip(message: &mut String) {
     }
 }
 
-/// The pace of requests that answer nothing, or ask for something again. Answers come as fast as the server sends, but
-/// a client can ask again and again. Then it waits: nothing is lost.
+/// The pace of requests that answer nothing, or ask for something again. A client that is too fast waits; nothing is
+/// lost.
 #[derive(Debug)]
 pub(super) struct RequestPace {
-    /// The time up to which requests are paid for. It may be ahead of now by [`RequestPace::AHEAD`].
+    /// The time up to which requests are paid for, ahead of now by at most [`RequestPace::AHEAD`].
     paid_until: Instant,
 }
 
 impl RequestPace {
-    /// What a request costs in the long run.
+    /// The cost of a request in the long run.
     const REQUEST: Duration = Duration::from_millis(10);
-    /// The same for a report: several workers of each Envoy send one every few seconds.
+    /// The cost of a report: several workers of each Envoy send one every few seconds.
     const REPORT: Duration = Duration::from_millis(1);
-    /// The same for a change between some resources and all: it looks at every resource.
+    /// The cost of a change between some resources and all, which looks at every resource.
     const WILDCARD: Duration = Duration::from_secs(1);
-    /// What a megabyte costs that is sent again because the client asked for it again, or of a report.
+    /// The cost of a megabyte of a report, or of what the client asked for again.
     const MEGABYTE: Duration = Duration::from_millis(100);
-    /// How much may be spent at once. That is a thousand requests, which is more than Envoy sends at its start.
+    /// What may be spent at once: a thousand requests, more than Envoy sends at its start.
     const AHEAD: Duration = Duration::from_secs(10);
 
     pub(super) fn new(now: Instant) -> Self {
         Self { paid_until: now }
     }
 
-    /// A request that answered nothing.
+    /// Counts a request that answered nothing.
     pub(super) fn spend(&mut self, wildcard: bool, now: Instant) {
         let cost = if wildcard { Self::WILDCARD } else { Self::REQUEST };
         self.paid_until = self.paid_until.max(now) + cost;
     }
 
-    /// A request for so many bytes that were sent before.
+    /// Counts a request for bytes that were sent before.
     pub(super) fn spend_bytes(&mut self, bytes: usize, now: Instant) {
         let micros = bytes as u128 * Self::MEGABYTE.as_micros() / (1 << 20);
         let cost = Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX));
         self.paid_until = self.paid_until.max(now) + cost;
     }
 
-    /// A report of so many bytes.
     pub(super) fn spend_report(&mut self, bytes: usize, now: Instant) {
         self.paid_until = self.paid_until.max(now) + Self::REPORT;
         self.spend_bytes(bytes, now);

@@ -18,7 +18,7 @@ pub struct RequestLoad {
     pub in_flight: u64,
 }
 
-/// A `LoadStatsRequest`, as far as it is read. What is left out takes memory for each two bytes that an Envoy sends.
+/// A `LoadStatsRequest`, as far as it is read: other fields would take memory for each two bytes.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct LoadReport {
     #[prost(message, optional, tag = "1")]
@@ -79,7 +79,7 @@ impl LoadReport {
         self.node.map(|node| node.cluster).unwrap_or_default()
     }
 
-    /// The hosts that have requests in flight, up to [`limits::HOSTS_OF_REPORT`].
+    /// Hosts that have requests in flight, up to [`limits::HOSTS_OF_REPORT`].
     pub(super) fn loads(&self) -> Vec<RequestLoad> {
         let clusters = self.cluster_stats.iter();
         let clusters = clusters.filter(|cluster| cluster.cluster_name.len() <= limits::NAME);

@@ -18,7 +18,7 @@ struct LogWindow {
 }
 
 impl LogRate {
-    /// The lines of one window.
+    /// Lines of one window.
     pub(super) const LINES: u64 = 5;
 
     fn window(&self) -> MutexGuard<'_, LogWindow> {
@@ -26,7 +26,7 @@ impl LogRate {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether to log now: `Some` with the number of lines that were left out since the last one.
+    /// `Some` to log now, with the number of lines that were left out since the last one.
     pub fn permit(&self) -> Option<u64> {
         self.permit_at(Instant::now())
     }
@@ -45,7 +45,7 @@ impl LogRate {
         Some(std::mem::take(&mut window.left_out))
     }
 
-    /// The number of lines that were left out, if the last of them was a while ago: nothing else will tell it.
+    /// The number of lines that were left out a while ago, which no later line reports.
     pub(super) fn rest(&self) -> Option<u64> {
         self.rest_at(Instant::now())
     }

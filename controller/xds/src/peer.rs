@@ -14,7 +14,7 @@ use super::validity::Validity;
 pub struct Peer {
     /// The address that the connection comes from.
     pub address: SocketAddr,
-    /// What its certificate says. `None` in plain text.
+    /// Its certificate's content. `None` in plain text.
     pub identity: Option<CertificateIdentity>,
 }
 
@@ -23,16 +23,16 @@ pub struct Peer {
 pub struct CertificateIdentity {
     /// The subject, for people.
     pub subject: String,
-    /// The URIs of the subject's alternative names.
+    /// URIs of the subject's alternative names.
     pub uris: Vec<String>,
-    /// The DNS names of the subject's alternative names.
+    /// DNS names of the subject's alternative names.
     pub dns_names: Vec<String>,
     /// When the certificate is valid.
     pub validity: Validity,
 }
 
 impl CertificateIdentity {
-    /// Which names it has: a renewed certificate has the same.
+    /// The names of the certificate; a renewed one has the same.
     pub(super) fn names(&self) -> String {
         if self.uris.is_empty() && self.dns_names.is_empty() {
             self.subject.clone()
@@ -42,7 +42,7 @@ impl CertificateIdentity {
         }
     }
 
-    /// What this certificate says, unverified; `None` if it is none.
+    /// Reads this certificate, unverified; `None` if it is none.
     #[must_use]
     pub fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
@@ -64,8 +64,7 @@ impl CertificateIdentity {
     }
 }
 
-/// Connections with one origin, which is an address, share limits. Of IPv6 it is the network, since one host has all of
-/// its addresses.
+/// An address whose connections share limits; of IPv6 the network, since one host has all of its addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Origin(IpAddr);
 
@@ -78,8 +77,7 @@ impl From<SocketAddr> for Origin {
     }
 }
 
-/// The owner of connections that share places, wherever they come from: the names of a certificate, which a Gateway
-/// has. In plain text, an address.
+/// The owner of connections that share places: the names of a Gateway's certificate. In plain text, an address.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ConnectionOwner {
     Certificate(Arc<str>),
@@ -87,7 +85,7 @@ pub(super) enum ConnectionOwner {
 }
 
 impl ConnectionOwner {
-    /// The namespace of the Gateway, which other Gateways are in as well. Of an address, the address.
+    /// The namespace of the Gateway. Of an address, the address.
     pub(super) fn group(&self) -> Self {
         match self {
             Self::Certificate(names) => {

@@ -7,7 +7,7 @@ use super::peer::Peer;
 
 type PermissionCheck = dyn Fn(&Peer, &str) -> Result<(), String> + Send + Sync;
 
-/// Whether a client may have the resources of a group: the client says its `node.cluster`, an authority says its
+/// Whether a client may have the resources of a group: the client says its `node.cluster`, an authority its
 /// [`Peer::identity`]. It is asked once for each stream. By default, everything is allowed.
 #[derive(Clone)]
 pub struct Permission(Arc<PermissionCheck>);

@@ -1,5 +1,5 @@
-//! Messages as they came, not decoded. A message takes a hundred times its bytes once it is decoded, if it consists of
-//! empty parts; so reports are decoded one at a time, when nothing is waited for any more.
+//! Messages as they came. A decoded message of empty parts takes a hundred times its bytes; so reports are decoded one
+//! at a time.
 
 use std::fmt;
 use std::marker::PhantomData;

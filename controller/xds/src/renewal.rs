@@ -1,7 +1,5 @@
-//! When a connection ends so that its client shows a renewed certificate.
-//!
-//! A client shows its certificate when it connects, and never again. Without this, a connection that lasts would keep
-//! the first one until its end, and a client that has renewed it would look like one that cannot.
+//! When a connection ends so that its client shows a renewed certificate: a client shows it only when it connects, so
+//! one that has renewed it would look like one that cannot.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -15,21 +13,21 @@ use tokio::time::sleep;
 use super::tls::{CertificateSource, verifies};
 use super::validity::Validity;
 
-/// In which part of its certificate's life a connection ends. It is usual to renew a certificate at two thirds; then a
-/// client needs some minutes to have it. At three quarters a warning says that it ends.
+/// The part of its certificate's life in which a connection ends. It is usual to renew at two thirds; then a client
+/// needs some minutes to have it. At three quarters a warning says that it ends.
 const FROM: f64 = 0.70;
 const TO: f64 = 0.72;
-/// A client with the same certificate is asked again after a fourth of what is left of it, and once a day.
+/// The longest time until a client with the same certificate is asked again; sooner, a fourth of what is left of it.
 const AGAIN: Duration = Duration::from_secs(24 * 3600);
 /// More than a client takes to come back.
 const RETURN: Duration = Duration::from_secs(10);
 /// How often connections are compared with the authorities that are trusted.
 const TRUST: Duration = Duration::from_secs(1);
-/// Timers stand still while the machine is suspended, and clocks are set.
+/// How often the clock is read: timers do not run while the machine is suspended, and clocks are set.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// Waits until the connection of a client that has shown these certificates should end: not before it could come back
-/// with the same ones, so a client that cannot renew them loses nothing.
+/// Waits until a client that has shown these certificates should connect again, and could with the same ones: a client
+/// that cannot renew them loses nothing.
 pub(super) async fn wait(tls: &CertificateSource, shown: &[CertificateDer<'_>], validity: Validity) {
     let due = due(validity, SystemTime::now(), random());
     loop {
@@ -42,8 +40,8 @@ pub(super) async fn wait(tls: &CertificateSource, shown: &[CertificateDer<'_>], 
     }
 }
 
-/// Waits until the authority of these certificates is not trusted any more. A client with a stolen key that has
-/// connected would otherwise stay when it was replaced. That the certificates have ended meanwhile does not matter.
+/// Waits until the authority of these certificates is not trusted any more: a client with a stolen key would otherwise
+/// stay. Certificates that have ended meanwhile do not matter.
 pub(super) async fn distrusted(tls: &CertificateSource, shown: &[CertificateDer<'_>], validity: Validity) {
     let mut compared = None;
     loop {
@@ -63,8 +61,8 @@ fn is_same(one: Option<&Arc<dyn ClientCertVerifier>>, two: Option<&Arc<dyn Clien
     one.zip(two).is_some_and(|(one, two)| Arc::ptr_eq(one, two))
 }
 
-/// When a connection should end that began at this time. `random` is from 0 to 1: the connections of many clients whose
-/// certificates are of one age do not end at once.
+/// When a connection should end. `random`, from 0 to 1, spreads the ends of connections whose certificates have one
+/// age.
 fn due(validity: Validity, began: SystemTime, random: f64) -> SystemTime {
     let between = |from: f64, to: f64| (to - from).mul_add(random, from);
     let whole = validity.ends.duration_since(validity.begins).unwrap_or_default();
@@ -78,7 +76,6 @@ fn due(validity: Validity, began: SystemTime, random: f64) -> SystemTime {
     began.checked_add(wait).unwrap_or(validity.ends)
 }
 
-/// From 0 to 1, and another one each time.
 fn random() -> f64 {
     let bits = RandomState::new().build_hasher().finish() >> 32;
     f64::from(u32::try_from(bits).unwrap_or_default()) / f64::from(u32::MAX)

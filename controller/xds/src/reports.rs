@@ -1,4 +1,4 @@
-//! What nodes tell of their traffic: sessions by the filter's reports, requests in flight by Envoy's load reporting.
+//! Nodes' reports of traffic: sessions by the filter, requests in flight by Envoy's load reporting.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -25,32 +25,31 @@ use super::permission::Permission;
 use super::raw::BytesCodec;
 use super::snapshots::lock;
 
-/// The path of the method that takes load reports.
 const LOADS_PATH: &str = "/envoy.service.load_stats.v3.LoadReportingService/StreamLoadStats";
-/// How often nodes tell of requests in flight.
+/// How often nodes report requests in flight.
 const LOAD_INTERVAL: envoy_types::pb::google::protobuf::Duration =
     envoy_types::pb::google::protobuf::Duration { seconds: 2, nanos: 0 };
 
-/// What a node tells.
+/// What a node reports.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NodeReport {
     /// Sessions that its filter has seen.
     Sessions(Report),
-    /// All requests in flight of a node, by stream of load reports. It takes the place of what the stream told before.
+    /// All requests in flight of a node, by stream of load reports. It replaces the stream's former ones.
     Load(u64, Vec<RequestLoad>),
-    /// A stream of load reports has ended. Its node may come back with another one, or be gone.
+    /// The end of a stream of load reports. Its node may come back, or be gone.
     LoadEnds(u64),
 }
 
 type ReportCallback = dyn Fn(&str, NodeReport) -> Result<report::Answer, String> + Send + Sync;
 
-/// Hears what the nodes of a group tell. It must not wait. What it refuses, the node tells again; else it says what the
-/// node is answered.
+/// Receives what the nodes of a group report, without waiting. What it refuses, the node sends again; else it returns
+/// the answer.
 #[derive(Clone)]
 pub struct ReportHandler(Arc<ReportCallback>);
 
 impl ReportHandler {
-    /// Calls this function with the group and what its node tells.
+    /// Calls this function with the group and its node's report.
     #[must_use]
     pub fn new(listener: impl Fn(&str, NodeReport) -> Result<report::Answer, String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(listener))
@@ -63,15 +62,13 @@ impl fmt::Debug for ReportHandler {
     }
 }
 
-/// The services that take reports.
 #[derive(Debug, Clone)]
 pub(super) struct ReportService {
-    /// `None`: none are wanted.
     reports: Option<ReportHandler>,
     permission: Permission,
     ending: watch::Receiver<bool>,
     numbers: Arc<AtomicU64>,
-    /// Whose turn it is to decode a report and to tell of it.
+    /// The turn to decode a report and to deliver it.
     decoding: Arc<Mutex<()>>,
 }
 
@@ -113,10 +110,8 @@ fn client<T>(request: &Request<T>) -> Result<ClientConnection, Status> {
     Ok(client)
 }
 
-/// What a call of gRPC becomes.
 type ReportFuture = Pin<Box<dyn Future<Output = Result<http::Response<Body>, Infallible>> + Send>>;
 
-/// Takes the filter's reports.
 #[derive(Debug, Clone)]
 pub(super) struct SessionReportService(pub(super) ReportService);
 
@@ -139,7 +134,6 @@ impl Service<http::Request<Body>> for SessionReportService {
             if request.uri().path() != report::PATH {
                 return Ok(Status::unimplemented("no such method").into_http());
             }
-            // Its sender waits no longer.
             let taken = tokio::time::timeout(report::PATIENCE, taking.receive(request)).await;
             let late = |_| Status::deadline_exceeded("the report has not come in time").into_http();
             Ok(taken.unwrap_or_else(late))
@@ -148,7 +142,6 @@ impl Service<http::Request<Body>> for SessionReportService {
 }
 
 impl ReportService {
-    /// Takes a report of sessions when it is its turn.
     async fn receive(self, request: http::Request<Body>) -> http::Response<Body> {
         let Some(client) = request.extensions().get::<ClientConnection>().cloned() else {
             return unknown().into_http();
@@ -185,7 +178,6 @@ impl UnaryService<Bytes> for ReportService {
     }
 }
 
-/// Takes Envoy's load reports.
 #[derive(Debug, Clone)]
 pub(super) struct LoadReportService(pub(super) ReportService);
 
@@ -243,11 +235,10 @@ struct LoadStream {
     number: u64,
     taking: ReportService,
     client: ClientConnection,
-    /// Of the memory that the client's address may use.
     share: NamesPermit,
     requests: Streaming<Bytes>,
     responses: mpsc::Sender<Result<LoadStatsResponse, Status>>,
-    /// Of the first request, which names the node.
+    /// The group of the first request, which names the node.
     group: Option<String>,
 }
 
@@ -308,14 +299,13 @@ impl LoadStream {
         Ok(())
     }
 
-    /// What a report says. One is decoded at a time.
+    /// Decodes one report at a time.
     fn read<T>(&self, bytes: &[u8], of: impl FnOnce(LoadReport) -> T) -> Result<T, Status> {
         let _decoding = lock(&self.taking.decoding);
         let report = LoadReport::read(bytes);
         report.map(of).map_err(|error| Status::internal(error.to_string()))
     }
 
-    /// Waits after a report until the next one may come.
     async fn pace(&self, report: &Bytes) {
         let place = self.client.place();
         place.spend_report(report.len());

@@ -24,21 +24,19 @@ use super::service::DiscoveryState;
 use super::snapshots::Snapshots;
 use super::tls::{CertificateSource, TlsError, TlsFiles, TlsInMemory};
 
-/// How long a node may be silent before the server pings it.
+/// How long a node may be silent before a ping.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
-/// How long a node has to answer a ping.
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long connections have to end at shutdown.
 const GRACE: Duration = Duration::from_secs(5);
-/// The largest request. A node that reconnects names all resources that it has, at some hundred bytes each.
+/// The largest request, in bytes: a node that reconnects names all resources that it has, at some hundred bytes each.
 const REQUEST_LIMIT: usize = 8 << 20;
-/// The limit of streams of one connection. Envoy opens one for each kind of service, and a second one while it
-/// replaces the first.
+/// Streams of one connection: Envoy opens one for each kind of service, and a second one while it replaces the first.
 const STREAMS: u32 = 8;
-/// What a connection and a stream may send before the server takes it in.
+/// Bytes that may be sent before the server takes them in.
 const CONNECTION_WINDOW: u32 = 256 << 10;
 const STREAM_WINDOW: u32 = 64 << 10;
-/// The largest headers of a stream. An Envoy's have some hundred bytes.
+/// The largest headers of a stream, in bytes: an Envoy's have some hundred.
 const HEADER_LIMIT: u32 = 16 << 10;
 
 /// Options of a server.
@@ -46,21 +44,21 @@ const HEADER_LIMIT: u32 = 16 << 10;
 pub struct ServerOptions {
     /// The address to listen on. Port 0 takes a free port.
     pub address: SocketAddr,
-    /// Which clients may connect.
+    /// The clients that may connect.
     pub security: ServerSecurity,
 }
 
-/// Which clients may connect.
+/// The clients that may connect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerSecurity {
     /// Clients with a certificate of a known authority, over mutual TLS.
     MutualTls(TlsFiles),
-    /// The same, with certificates that are handed over while the server runs.
+    /// As [`Self::MutualTls`], with certificates that are handed over while the server runs.
     MutualTlsInMemory(TlsInMemory),
-    /// All clients on this machine, in plain text. Permitted on a loopback address only.
+    /// All clients on this machine, in plain text, on a loopback address only.
     PlaintextOnLoopback,
-    /// All clients, in plain text. Resources may contain keys and certificates, so use this only where something else
-    /// protects the network.
+    /// All clients, in plain text, where something else protects the network: resources may contain keys and
+    /// certificates.
     PlaintextAnywhere,
 }
 
@@ -111,8 +109,7 @@ impl Server {
     /// Listens on the address of `options`. Clients wait until [`Server::serve`].
     ///
     /// # Errors
-    /// If plain text is not permitted on the address, the certificates cannot be used, or the address cannot be
-    /// listened on.
+    /// If plain text is not permitted on the address, the certificates cannot be used, or listening fails.
     pub async fn bind(options: ServerOptions, snapshots: Snapshots) -> Result<Self, ServerError> {
         let ServerOptions { address, security } = options;
         if !security.permits(address) {
@@ -136,7 +133,7 @@ impl Server {
         })
     }
 
-    /// Takes what nodes tell of their traffic. Without it, their streams of load reports stay open and are not asked.
+    /// Takes nodes' reports of traffic. Without it, load reports are not asked for.
     #[must_use]
     pub fn with_reports(self, reports: ReportHandler) -> Self {
         Self {
@@ -145,7 +142,7 @@ impl Server {
         }
     }
 
-    /// Asks this before a node gets anything. Without it, every node that may connect gets what its group has.
+    /// Asks this before a node gets anything. Without it, every node that may connect gets its group's resources.
     #[must_use]
     pub fn with_permission(self, permission: Permission) -> Self {
         Self { permission, ..self }
@@ -163,7 +160,7 @@ impl Server {
         Certificates::new(self.tls.clone(), self.snapshots.clone())
     }
 
-    /// Serves until `shutdown` is ready. Then all streams end, so that nodes connect elsewhere. Nodes keep what they
+    /// Serves until `shutdown` is ready. Then all streams end, so that nodes connect elsewhere; they keep what they
     /// have.
     ///
     /// # Errors
@@ -193,7 +190,7 @@ impl Server {
         };
         let accepting = acceptor.run(self.listener);
         let ended = async |mut ending: watch::Receiver<bool>| {
-            // A failed send means that no stream is left, which is fine.
+            // Without a sender no stream is left, which is fine.
             let _ = ending.wait_for(|ending| *ending).await;
         };
         tracing::info!(address = %self.address, "the xDS server listens");

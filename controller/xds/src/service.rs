@@ -1,5 +1,4 @@
-//! The gRPC services. Each stream is a task that feeds requests and publications to its subscriber and sends what the
-//! subscriber answers.
+//! The gRPC services. Each stream is a task that feeds its subscriber and sends its answers.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -32,14 +31,12 @@ use limpet_resources::{Name, PREFLIGHT_METADATA, PerType, ResourceType, Resource
 
 type ResponseStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// What all streams of a server share.
 #[derive(Debug, Clone)]
 pub(super) struct DiscoveryState {
     snapshots: Snapshots,
     permission: Permission,
-    /// Of clients that are turned away.
+    /// Logs clients that are turned away.
     logs: Arc<LogRate>,
-    /// Becomes true when the streams should end.
     ending: watch::Receiver<bool>,
     numbers: Arc<AtomicU64>,
 }
@@ -141,9 +138,8 @@ impl ExtensionConfigDiscoveryService for DiscoveryState {
 struct StreamTask<W: Wire> {
     discovery: DiscoveryState,
     client: ClientConnection,
-    /// Of the memory that the client's address may use.
     share: NamesPermit,
-    /// The memory of the names that the node asks for. What it says to what it refuses is counted besides.
+    /// The memory of names that the node asks for. Its error messages are counted besides.
     memory: PerType<usize>,
     pace: RequestPace,
     service: StreamService,
@@ -154,12 +150,11 @@ struct StreamTask<W: Wire> {
     live: Option<ResourceStream>,
 }
 
-/// A stream whose node is known.
 struct ResourceStream {
     connected: Arc<StreamConnection>,
     cell: Arc<GroupCell>,
     sequence: watch::Receiver<u64>,
-    /// Changed while the units that others accept are not looked up.
+    /// Watched while the units that others accept are not looked up.
     judgements: watch::Receiver<u64>,
 }
 
@@ -237,10 +232,10 @@ impl<W: Wire> StreamTask<W> {
         }
     }
 
-    /// The stream ends with an error, which is not logged for a client that is gone.
+    /// Ends the stream with an error, which is not logged for a client that is gone.
     fn failed(&self, status: Status) -> Status {
         match status.code() {
-            // What the decoder says of a message that is too large, or is none.
+            // The decoder's codes for a message that is too large, or is none.
             Code::OutOfRange | Code::ResourceExhausted | Code::Internal => {
                 self.turn_away(RejectionReason::Request, status)
             }
@@ -248,7 +243,6 @@ impl<W: Wire> StreamTask<W> {
         }
     }
 
-    /// Counts and logs why the stream ends.
     fn turn_away(&self, why: RejectionReason, status: Status) -> Status {
         self.discovery.snapshots.shared().counters.turned_away(why);
         if let Some(left_out) = self.discovery.logs.permit() {
@@ -340,7 +334,6 @@ impl<W: Wire> StreamTask<W> {
             shared.judgements_changed(&live.cell);
         }
         drop(subscriber);
-        // A publication may leave nothing to send.
         shared.status_changed();
         Ok(())
     }
@@ -417,7 +410,6 @@ impl ResourceStream {
         }
     }
 
-    /// Records what the node says of a response.
     fn record(&self, verdict: ResponseVerdict, resource_type: ResourceType, has_voted: bool, shared: &SnapshotState) {
         let (node, group) = (&self.connected.node, &self.cell.name);
         let judged = || {
@@ -470,7 +462,7 @@ impl ResourceStream {
         }
     }
 
-    /// What tells that others may have come to another judgement, if that would make a difference to the node.
+    /// Signals that others may have come to another judgement, if the node waits for it.
     fn awaited_judgements(&self) -> Option<watch::Receiver<u64>> {
         let waits = self.connected.subscriber().waits_for_judgement();
         waits.then(|| self.judgements.clone())
@@ -482,7 +474,7 @@ impl ResourceStream {
             return;
         }
         self.judgements.mark_unchanged();
-        // The streams of the group are locked one by one for it, and this is one of them.
+        // Locks the group's streams one by one, and this is one of them.
         let overruled = overruled(&self.cell);
         self.connected.subscriber().overrule(overruled);
     }
@@ -491,7 +483,6 @@ impl ResourceStream {
 /// How long a node counts as connected after a request to connect again: longer than an Envoy takes.
 const RETURN: Duration = Duration::from_secs(2);
 
-/// Waits until something is published for the node's group.
 async fn published(live: &mut Option<ResourceStream>) {
     match live {
         // `cell` holds the sender, so the channel is open.
@@ -500,7 +491,6 @@ async fn published(live: &mut Option<ResourceStream>) {
     }
 }
 
-/// Waits until nodes may have come to another judgement.
 async fn judged(judgements: Option<watch::Receiver<u64>>) {
     match judgements {
         // The cell holds the sender, so the channel is open.
@@ -516,7 +506,7 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-/// What is too much of a request whose stream has names and words of so many bytes; `None` if nothing.
+/// What is too much of a request whose stream has names and words of so many bytes.
 fn exceeds<W: Wire>(request: &W::Request, bytes: usize, share: &mut NamesPermit) -> Option<String> {
     if W::names(request).any(|name| name.len() > limits::NAME) {
         return Some(format!("a resource's name has more than {} bytes", limits::NAME));
@@ -534,8 +524,8 @@ fn abilities(node: &Node) -> NodeAbilities {
     }
 }
 
-/// Whether the node is an Envoy that takes virtual hosts (VHDS) on the same stream as everything else. Before 1.37 it
-/// refuses their route configurations.
+/// Whether the node takes virtual hosts (VHDS) on the same stream as everything else. Envoy before 1.37 refuses their
+/// route configurations.
 fn takes_hosts(node: &Node) -> bool {
     let Some(UserAgentVersionType::UserAgentBuildVersion(build)) = &node.user_agent_version_type else {
         return false;

@@ -11,8 +11,8 @@ use super::snapshots::{GroupCell, SnapshotState, Snapshots, StreamConnection};
 use super::subscriber::UnitVote;
 use limpet_resources::{Name, ResourceType, ResourceVersion};
 
-/// What the connected nodes have acknowledged and refused. Each method answers for this moment; [`AckStatus::changed`]
-/// waits for the next change.
+/// What the connected nodes have acknowledged and refused at this moment. [`AckStatus::changed`] waits for the next
+/// change.
 #[derive(Debug, Clone)]
 pub struct AckStatus {
     shared: Arc<SnapshotState>,
@@ -21,7 +21,7 @@ pub struct AckStatus {
 }
 
 impl Snapshots {
-    /// What the connected nodes made of the published resources.
+    /// The acknowledgements of the connected nodes.
     #[must_use]
     pub fn status(&self) -> AckStatus {
         AckStatus::new(Arc::clone(self.shared()))
@@ -35,20 +35,20 @@ pub struct ConnectedNode {
     pub id: Name,
     /// When the node's oldest stream began.
     pub connected_since: SystemTime,
-    /// Whether the node has acknowledged everything that is published now: see [`AckStatus::is_settled`].
+    /// Whether [`AckStatus::is_settled`] holds for the node.
     pub settled: bool,
 }
 
 /// A resource that a node refused and was not sent again since.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RefusedResource {
-    /// The type of the resource.
+    /// Its type.
     pub resource_type: ResourceType,
-    /// The name of the resource.
+    /// Its name.
     pub name: Name,
     /// The version that was refused.
     pub version: ResourceVersion,
-    /// The id of the node that refused it.
+    /// The node's id.
     pub node: Name,
     /// The node's error message.
     pub message: Arc<str>,
@@ -59,19 +59,19 @@ pub struct RefusedResource {
 pub struct RefusedUnit {
     /// The group.
     pub group: Name,
-    /// The name of the unit.
+    /// The unit's name.
     pub unit: Name,
     /// The version that is refused.
     pub version: ResourceVersion,
-    /// The id of one of the nodes that refuse it.
+    /// The id of one node that refuses it.
     pub node: Name,
-    /// The error message of that node.
+    /// That node's error message.
     pub message: Arc<str>,
-    /// How many addresses of nodes refuse it.
+    /// The number of addresses of nodes that refuse it.
     pub refusing: usize,
 }
 
-/// How many connected nodes of a group have acknowledged one version of a resource. Each node counts once.
+/// How many connected nodes of a group have one version of a resource. Each node counts once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AckProgress {
     /// Nodes that acknowledged it.
@@ -80,7 +80,7 @@ pub struct AckProgress {
     pub refused: usize,
     /// Nodes that asked for the resource and have another version or none.
     pub pending: usize,
-    /// Nodes that have not asked for the resource.
+    /// Nodes that have not asked for it.
     pub unsubscribed: usize,
 }
 
@@ -91,7 +91,7 @@ impl AckProgress {
         self.refused + self.pending + self.unsubscribed == 0
     }
 
-    /// The connected nodes.
+    /// The number of connected nodes.
     #[must_use]
     pub fn nodes(&self) -> usize {
         self.acknowledged + self.refused + self.pending + self.unsubscribed
@@ -110,7 +110,6 @@ impl AckStatus {
 
     /// Waits until [`Self::disapprovals`] may have changed.
     pub async fn judged(&mut self) {
-        // `shared` holds the sender, so the channel is open.
         let _ = self.judgements.changed().await;
     }
 
@@ -121,7 +120,7 @@ impl AckStatus {
         self.shared.cells().iter().flat_map(|cell| disapprovals(cell)).collect()
     }
 
-    /// How many addresses of connected nodes have a say in what the nodes of a group refuse.
+    /// The number of addresses whose nodes have a say in what a group refuses.
     #[must_use]
     pub fn voting_addresses(&self, group: &str) -> usize {
         let streams = self.shared.find(group).map(|cell| cell.streams());
@@ -147,14 +146,14 @@ impl AckStatus {
         })
     }
 
-    /// Waits for a change since the last call: a node connected or disconnected, or a resource was published,
-    /// acknowledged or refused. Several changes may be reported as one.
+    /// Waits for a change since the last call: of nodes, publications or answers. Several changes may be reported as
+    /// one.
     pub async fn changed(&mut self) {
         // `shared` holds the sender, so the channel is open.
         let _ = self.changes.changed().await;
     }
 
-    /// All groups that are published or have connected nodes, each with the number of its nodes.
+    /// The number of nodes of each group that is published or has connected nodes.
     #[must_use]
     pub fn groups(&self) -> BTreeMap<Name, usize> {
         let cells = self.shared.cells().into_iter();
@@ -190,9 +189,9 @@ impl AckStatus {
     /// Whether every connected node has acknowledged everything that is published now. True while no node is connected;
     /// false while nothing is published.
     ///
-    /// Everything means all published resources, also those that the node has not asked for yet: a node asks for routes
-    /// only after it got the listener that names them. So a resource that nothing refers to is never acknowledged. For
-    /// a node that is served only filter configurations, everything means what it asked for.
+    /// Everything includes resources that the node has not asked for yet, as routes before their listener. So a
+    /// resource that nothing refers to is never acknowledged. A node that is served only filter configurations settles
+    /// with those that it asked for.
     #[must_use]
     pub fn is_settled(&self, group: &str) -> bool {
         let Some(cell) = self.shared.find(group) else {
@@ -204,7 +203,7 @@ impl AckStatus {
                 .all(|streams| has_settled(streams, &cell))
     }
 
-    /// How many nodes have one version of a resource.
+    /// Counts the nodes that have one version of a resource.
     #[must_use]
     pub fn progress(
         &self,
@@ -226,7 +225,7 @@ impl AckStatus {
                     });
                 }
             }
-            // Of several streams of a node, the one that is furthest behind counts.
+            // The stream that is furthest behind counts.
             match standings.first() {
                 Some(NodeState::Refused) => progress.refused += 1,
                 Some(NodeState::Pending) => progress.pending += 1,
@@ -237,8 +236,8 @@ impl AckStatus {
         progress
     }
 
-    /// The connected nodes that use another version of a resource than this one, or may do so. A node that has not
-    /// asked for it does not, nor one that refuses it and never had any.
+    /// The connected nodes that may use another version of a resource than this one: not those that have not asked for
+    /// it, or refuse it and never had any.
     #[must_use]
     pub fn behind(&self, group: &str, resource_type: ResourceType, name: &str, version: ResourceVersion) -> Vec<Name> {
         let is_behind = |stream: &Arc<StreamConnection>| {
@@ -256,15 +255,14 @@ impl AckStatus {
         behind.map(|(node, _)| node).collect()
     }
 
-    /// The published resources that connected nodes of a group refuse: the first `most`, by type, name, version and
-    /// node.
+    /// The first `most` published resources that connected nodes of a group refuse, by type, name, version and node.
     #[must_use]
     pub fn refusals(&self, group: &str, most: usize) -> Vec<RefusedResource> {
         let mut refusals = BTreeSet::new();
         for (node, streams) in self.nodes_of(group) {
             for stream in streams {
                 let subscriber = stream.subscriber();
-                // In this order, too.
+                // The subscriber has the order of the set, so its first ones are enough.
                 for (resource_type, name, version, message) in subscriber.refusals().take(most) {
                     refusals.insert(RefusedResource {
                         resource_type,
@@ -339,9 +337,7 @@ fn by_node(streams: Vec<Arc<StreamConnection>>) -> BTreeMap<Name, Vec<Arc<Stream
     nodes
 }
 
-/// Whether the streams of one node have acknowledged everything.
 fn has_settled(streams: &[Arc<StreamConnection>], cell: &GroupCell) -> bool {
-    // An idle stream has all that it asked for.
     if !streams.iter().all(|stream| stream.subscriber().is_idle(&cell.group())) {
         return false;
     }
@@ -367,7 +363,7 @@ fn has_settled(streams: &[Arc<StreamConnection>], cell: &GroupCell) -> bool {
                 each != ResourceType::ExtensionConfig
             };
         }
-        // Of several streams, each asks for a part.
+        // Each of several streams asks for a part.
         let in_parts = !aggregated || each == ResourceType::ExtensionConfig && asked(each) > 1;
         streams.iter().all(|stream| {
             let subscriber = stream.subscriber();

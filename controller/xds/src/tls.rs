@@ -20,7 +20,7 @@ use zeroize::Zeroizing;
 use super::snapshots::lock;
 use super::validity::{CertificateRole, CertificateUse, Validity};
 
-/// The files of mutual TLS, as PEM.
+/// The files of mutual TLS, as PEM. Changed files are read again for the next connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
     /// The server's certificate, followed by its chain.
@@ -50,12 +50,12 @@ impl fmt::Debug for TlsPem<'_> {
     }
 }
 
-/// The certificates of mutual TLS that a program hands over instead of files. Until it has, handshakes fail.
+/// Certificates of mutual TLS that a program hands over. Until it has, handshakes fail.
 #[derive(Debug, Clone, Default)]
 pub struct TlsInMemory(Arc<Mutex<Option<LoadedCertificates>>>);
 
 impl TlsInMemory {
-    /// Takes these certificates for new connections. Those that are open go on while their authority is trusted.
+    /// Takes these certificates for new connections. Open ones continue while their authority is trusted.
     ///
     /// # Errors
     /// If they cannot be used. Former ones stay in use then.
@@ -70,7 +70,7 @@ impl TlsInMemory {
     }
 }
 
-/// One that is handed over is another one than all others, whatever is in it.
+/// Only handles of the same certificates are equal, whatever is in them.
 impl PartialEq for TlsInMemory {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -106,14 +106,12 @@ pub enum TlsError {
     Unusable(String),
 }
 
-/// The TLS configuration of new connections.
 #[derive(Debug)]
 pub(super) enum CertificateSource {
     Files(Box<FollowedFiles>),
     InMemory(TlsInMemory),
 }
 
-/// Files, and what they said when they were read last.
 #[derive(Debug)]
 pub(super) struct FollowedFiles {
     files: TlsFiles,
@@ -126,16 +124,14 @@ struct FollowedState {
     stamps: FileStamps,
 }
 
-/// What the certificates say.
 #[derive(Debug)]
 struct LoadedCertificates {
     config: Arc<ServerConfig>,
-    /// What `config` verifies clients with.
     clients: Arc<dyn ClientCertVerifier>,
     uses: Vec<CertificateUse>,
 }
 
-/// What shows that a file changed: its inode, its modification time, and its length.
+/// The inode, modification time and length of each file.
 type FileStamps = [Option<(u64, SystemTime, u64)>; 3];
 
 impl CertificateSource {
@@ -147,8 +143,8 @@ impl CertificateSource {
         Ok(Self::Files(Box::new(FollowedFiles { files, state })))
     }
 
-    /// The TLS configuration for a new connection. Changed files are read again. While they are invalid, the last good
-    /// ones stay in use. `None`: nothing was handed over yet.
+    /// The configuration for a new connection. Changed files are read again; while they are invalid, the last good ones
+    /// stay in use. `None`: nothing was handed over yet.
     pub(super) fn current(&self) -> Option<Arc<ServerConfig>> {
         match self {
             Self::Files(followed) => Some(followed.current()),
@@ -156,7 +152,6 @@ impl CertificateSource {
         }
     }
 
-    /// Whether a client that shows these certificates could connect at this time.
     pub(super) fn admits(&self, shown: &[CertificateDer<'_>], at: SystemTime) -> bool {
         match self {
             Self::Files(followed) => lock(&followed.state).read.admits(shown, at),
@@ -164,7 +159,6 @@ impl CertificateSource {
         }
     }
 
-    /// What certificates of clients are verified with.
     pub(super) fn verifier(&self) -> Option<Arc<dyn ClientCertVerifier>> {
         match self {
             Self::Files(followed) => Some(Arc::clone(&lock(&followed.state).read.clients)),
@@ -172,7 +166,6 @@ impl CertificateSource {
         }
     }
 
-    /// The certificates that are in use.
     pub(super) fn uses(&self) -> Vec<CertificateUse> {
         match self {
             Self::Files(followed) => lock(&followed.state).read.uses.clone(),
@@ -188,7 +181,6 @@ impl LoadedCertificates {
     }
 }
 
-/// Whether these certificates of a client are good at this time.
 pub(super) fn verifies(by: &dyn ClientCertVerifier, shown: &[CertificateDer<'_>], at: SystemTime) -> bool {
     let (Some((first, chain)), Ok(since)) = (shown.split_first(), at.duration_since(UNIX_EPOCH)) else {
         return false;
@@ -232,7 +224,7 @@ impl TlsFiles {
     }
 }
 
-/// A text in PEM, and where it comes from. It may be a key.
+/// A text in PEM, which may be a key, and where it comes from.
 struct Pem {
     from: PathBuf,
     text: Zeroizing<Vec<u8>>,

@@ -63,7 +63,6 @@ impl Validity {
         }
     }
 
-    /// The validity of the first of these certificates that ends.
     pub(super) fn first(certificates: &[CertificateDer<'_>]) -> Option<Self> {
         let validity = |certificate: &CertificateDer<'_>| {
             let (_, certificate) = X509Certificate::from_der(certificate).ok()?;

@@ -21,9 +21,8 @@ pub(super) trait Wire: Send + 'static {
 
     fn node(request: &Self::Request) -> Option<&Node>;
     fn type_url(request: &Self::Request) -> &str;
-    /// Removes what is there twice, and cuts off what is too long.
+    /// Removes repeated names, and cuts off what is too long.
     fn tidy(request: &mut Self::Request);
-    /// All names of resources in the request.
     fn names(request: &Self::Request) -> impl Iterator<Item = &str>;
     /// The bytes that the request makes the server send again.
     fn weight(
@@ -32,7 +31,7 @@ pub(super) trait Wire: Send + 'static {
         request: &Self::Request,
         group: &ResourceGroup,
     ) -> usize;
-    /// The memory of the names of this type that the node asks for after the request, if it was `before`.
+    /// The memory of this type's names that the node asks for after the request, if it was `before`.
     fn memory(subscriber: &Subscriber, resource_type: ResourceType, request: &Self::Request, before: usize) -> usize;
     fn receive(
         subscriber: &mut Subscriber,
@@ -79,7 +78,7 @@ impl Wire for Delta {
         request: &Self::Request,
         group: &ResourceGroup,
     ) -> usize {
-        // What it gives up it may ask for again, as if that were new.
+        // The node may ask again for what it gives up, as if that were new.
         let lists = [&request.resource_names_subscribe, &request.resource_names_unsubscribe];
         let known = lists.into_iter().flatten();
         let known = known.filter(|name| subscriber.has_named(resource_type, name));
@@ -211,7 +210,7 @@ mod tests {
     use crate::subscriber::{NodeAbilities, StreamService};
     use limpet_resources::{PREFLIGHT, Resources};
 
-    /// What Envoy does at its start costs nothing; to ask for the same again, or to give it up, costs what it weighs.
+    /// Envoy's start costs nothing; to ask for the same again, or to give it up, costs what it weighs.
     #[test]
     fn what_is_asked_for_again_weighs_what_is_sent() {
         const ROUTES: ResourceType = ResourceType::RouteConfiguration;
@@ -259,7 +258,6 @@ mod tests {
         assert_eq!(weight(&subscriber, &request(&["web"])), 10_010);
     }
 
-    /// The names of the subscription stay, so their memory does.
     #[test]
     fn a_stale_request_changes_no_account() {
         let abilities = NodeAbilities {

@@ -1,5 +1,5 @@
-//! Objects as most clusters have them, which any controller of the Gateway API takes: so many routes, each with a host,
-//! a session and a Service of its own. Nothing answers at the addresses of their endpoints.
+//! Objects for any controller of the Gateway API: routes with a host, a session and a Service each, whose endpoints do
+//! not answer.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -11,43 +11,39 @@ use limpet_e2e::kube::{ApiServer, Client};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-/// The number of connections that write objects.
 const WRITERS: usize = 8;
 const ENDPOINTS_OF_A_SERVICE: usize = 2;
-/// The port of every endpoint. Control planes listen at 8080 of all addresses.
+/// The port of every endpoint; control planes have 8080.
 pub(crate) const PORT: u16 = 8000;
-/// The largest number of endpoints in a slice, as in Kubernetes.
+/// The most endpoints in a slice, as in Kubernetes.
 const ENDPOINTS_OF_A_SLICE: usize = 100;
-/// The Service that has many endpoints, and its route.
+/// The Service with many endpoints, and its route.
 pub(crate) const LARGE: &str = "large";
 
-/// Routes on Gateways of one namespace.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Catalog {
     pub(crate) namespace: String,
     pub(crate) routes: usize,
-    /// The Gateways: route N is on each one of number N modulo the length of the list.
+    /// The Gateways of route N: entry N modulo the length.
     pub(crate) gateways: Vec<Vec<String>>,
-    /// The number of endpoints of [`LARGE`]; 0 if there is no such Service.
+    /// The number of endpoints of [`LARGE`], or 0 for no such Service.
     pub(crate) large: usize,
     pub(crate) sessions: Sessions,
-    /// The endpoints of each Service; if empty, addresses of its own, where nothing answers.
+    /// The endpoints of each Service; if empty, unused addresses.
     pub(crate) endpoints: Vec<IpAddr>,
 }
 
-/// Which sessions the routes have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Sessions {
     None,
-    /// Of one policy, and each route's own.
+    /// One policy for all routes, each with its own sessions.
     #[default]
     OfOnePolicy,
-    /// Each route has a policy of its own.
     OfOwnPolicies,
 }
 
 impl Catalog {
-    /// Writes the routes with all that they need, but not the Gateways.
+    /// Writes everything but the Gateways.
     pub(crate) async fn write(&self, server: &ApiServer) -> Result<()> {
         let next = Arc::new(AtomicUsize::new(0));
         let mut tasks = JoinSet::new();
@@ -72,7 +68,6 @@ impl Catalog {
         Ok(())
     }
 
-    /// Writes a route with its Service and its endpoints.
     pub(crate) async fn write_route(&self, client: &Client, number: usize) -> Result<()> {
         let name = route_name(number);
         let given = self.endpoints.iter().copied();
@@ -103,7 +98,6 @@ impl Catalog {
         Ok(())
     }
 
-    /// A Gateway of this class.
     pub(crate) fn gateway(&self, class: &str, name: &str, port: u16) -> Value {
         json!({
             "apiVersion": "gateway.networking.k8s.io/v1",
@@ -121,12 +115,11 @@ impl Catalog {
             "apiVersion": "v1",
             "kind": "Service",
             "metadata": {"name": name, "namespace": self.namespace},
-            // No cluster IP, because a cluster may have few of them. No selector, because nothing creates its slices.
+            // Cluster IPs may be few; without a selector, no controller creates slices.
             "spec": {"clusterIP": "None", "ports": [{"name": "http", "port": 80, "targetPort": PORT}]},
         })
     }
 
-    /// The route of this Service, with its host.
     fn route(&self, number: usize, name: &str) -> Value {
         let gateways = self.gateways.get(number % self.gateways.len().max(1));
         let parents = gateways.into_iter().flatten().map(|name| json!({"name": name}));
@@ -151,13 +144,12 @@ impl Catalog {
         })
     }
 
-    /// Moves a route to another path. Its rule has no name, so what it was called before has to be remembered.
+    /// Moves a route to another path. Its rule has no name, so the controller must remember its former one.
     pub(crate) async fn change_route(&self, client: &Client, number: usize, path: &str) -> Result<()> {
         let change = json!([{"op": "replace", "path": "/spec/rules/0/matches/0/path/value", "value": path}]);
         self.patch_route(client, number, &change).await
     }
 
-    /// Gives a route another timeout, in seconds.
     pub(crate) async fn change_timeout(&self, client: &Client, number: usize, timeout: usize) -> Result<()> {
         let value = json!({"request": format!("{timeout}s")});
         let change = json!([{"op": "add", "path": "/spec/rules/0/timeouts", "value": value}]);
@@ -175,19 +167,16 @@ impl Catalog {
         .await
     }
 
-    /// Leaves one endpoint to a route's Service.
     pub(crate) async fn serve_at(&self, client: &Client, number: usize, address: IpAddr) -> Result<()> {
         let name = route_name(number);
         let slice = slice(&self.namespace, &name, &name, std::iter::once(address));
         client.apply_object(&slice).await.map(drop)
     }
 
-    /// Gives the first endpoint of a route's Service another address.
     pub(crate) async fn change_endpoint(&self, client: &Client, number: usize, address: IpAddr) -> Result<()> {
         self.change_address(client, &route_name(number), 0, address).await
     }
 
-    /// Gives one endpoint of [`LARGE`] another address, as when its pod is replaced.
     pub(crate) async fn roll_large(&self, client: &Client, number: usize) -> Result<()> {
         let endpoint = number % self.large;
         let slice = format!("{LARGE}-{}", endpoint / ENDPOINTS_OF_A_SLICE);
@@ -214,12 +203,10 @@ pub(crate) fn route_name(number: usize) -> String {
     format!("shop-{number}")
 }
 
-/// The host of a route.
 pub(crate) fn host(route: &str) -> String {
     format!("{route}.example")
 }
 
-/// Addresses for the endpoints of a route's Service, each one new.
 pub(crate) fn addresses(number: usize) -> impl Iterator<Item = IpAddr> {
     (0..64).map(move |at: u8| {
         let [.., high, middle, low] = number.to_be_bytes();
@@ -232,7 +219,6 @@ fn address_of_large(number: usize) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(11, high, middle, low))
 }
 
-/// An `EndpointSlice` of a Service, as the API has it. All addresses are ready.
 pub(crate) fn slice(namespace: &str, service: &str, name: &str, addresses: impl Iterator<Item = IpAddr>) -> Value {
     let conditions = json!({"ready": true, "serving": true, "terminating": false});
     let endpoint = |address: IpAddr| json!({"addresses": [address], "conditions": conditions});

@@ -1,4 +1,4 @@
-//! A series of endpoint changes, and when a connected client has them.
+//! A series of endpoint changes to a connected client.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,12 +9,12 @@ use limpet_resources::ResourceType;
 use crate::client::{Client, Received};
 use crate::objects::cluster_name;
 
-/// Changes in a second.
+/// Changes per second.
 const RATE: usize = 50;
 const SECONDS: usize = 10;
 
-/// Lets `change` change one endpoint of many rules' Services, one after the other, each Service once. Each time is from
-/// when a change was due until the client had it. Fails unless the client got exactly the changed resources, once each.
+/// Lets `change` change an endpoint of many rules' Services in turn, and counts from when each was due until the client
+/// had it. Fails unless the client got exactly the changed resources, once each.
 pub(crate) async fn run(rules: usize, client: &mut Client, mut change: impl FnMut(usize)) -> Result<Vec<Duration>> {
     let count = rules.min(RATE * SECONDS);
     // Spread over all rules: neighbours share a namespace and pages of memory.

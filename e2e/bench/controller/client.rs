@@ -1,4 +1,4 @@
-//! A client of the xDS server that asks for the same resources as an Envoy, and acknowledges each response at once.
+//! A client of the xDS server that subscribes as Envoy does and acknowledges at once.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -27,15 +27,13 @@ use tokio::task::JoinSet;
 use tonic::Streaming;
 use tonic::transport::Endpoint;
 
-/// Envoy's own window (`Http2ProtocolOptions.initial_stream_window_size`), which is larger than any response.
+/// Envoy's own window (`Http2ProtocolOptions.initial_stream_window_size`), larger than any response.
 const WINDOW: u32 = 16 << 20;
 const LARGEST: usize = 256 << 20;
-/// If nothing comes for this long, nothing more is expected.
+/// After this silence, nothing more is expected.
 const SILENCE: Duration = Duration::from_millis(500);
-/// The longest wait for what must come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A resource that was sent or removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Received {
     pub(crate) at: Instant,
@@ -45,7 +43,6 @@ pub(crate) struct Received {
     pub(crate) removed: bool,
 }
 
-/// A connected client, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Client {
     received: mpsc::UnboundedReceiver<Received>,
@@ -59,7 +56,7 @@ impl Client {
         Self::connect_from(None, address, group).await
     }
 
-    /// As [`Client::connect`], from an address of this machine. One address may have few connections.
+    /// As [`Client::connect`], from this local address, as one address may have few connections.
     pub(crate) async fn connect_from(from: Option<IpAddr>, address: SocketAddr, group: &str) -> Result<Self> {
         let endpoint = Endpoint::from_shared(format!("http://{address}"))?
             .tcp_nodelay(true)
@@ -116,13 +113,11 @@ impl Client {
         })
     }
 
-    /// The next resource that comes.
     pub(crate) async fn next(&mut self) -> Result<Received> {
         let received = tokio::time::timeout(PATIENCE, self.received.recv()).await;
         received.context("nothing came")?.context("the stream ended")
     }
 
-    /// When the last of so many resources of this type came.
     pub(crate) async fn has(&mut self, resource_type: ResourceType, count: usize) -> Result<Instant> {
         let (mut found, mut at) = (0, Instant::now());
         while found < count {
@@ -133,17 +128,15 @@ impl Client {
         Ok(at)
     }
 
-    /// How many responses have come since it connected.
     pub(crate) fn responses(&self) -> usize {
         self.responses.load(Ordering::Relaxed)
     }
 
-    /// What has come meanwhile.
     pub(crate) fn drain(&mut self) -> Vec<Received> {
         std::iter::from_fn(|| self.received.try_recv().ok()).collect()
     }
 
-    /// What comes until `count` resources of this type have come, and then until nothing more comes.
+    /// The resources until `count` of this type have come and then nothing more.
     pub(crate) async fn until(&mut self, resource_type: ResourceType, count: usize) -> Result<Vec<Received>> {
         let mut all: Vec<Received> = Vec::new();
         let mut found = 0;
@@ -230,14 +223,12 @@ impl Exchange {
     }
 }
 
-/// The endpoints that a cluster discovers, if any.
 fn endpoints_of(cluster: &[u8]) -> Result<Option<(ResourceType, String)>> {
     let cluster = Cluster::decode(cluster)?;
     let discovered = cluster.eds_cluster_config.is_some();
     Ok(discovered.then_some((ResourceType::ClusterLoadAssignment, cluster.name)))
 }
 
-/// The resources that a listener's connection managers discover.
 fn parts_of(listener: &[u8]) -> Result<Vec<(ResourceType, String)>> {
     let listener = Listener::decode(listener)?;
     let mut wanted = Vec::new();

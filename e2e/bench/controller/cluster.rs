@@ -1,7 +1,5 @@
-//! The whole controller as a process, with a real API server and a connected client.
-//!
-//! The benchmark writes the `EndpointSlices` itself, for Services without selectors: no other controller deals with
-//! endpoints.
+//! The whole controller as a process, with a real API server and a client. The benchmark writes `EndpointSlices`
+//! itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,14 +19,13 @@ use crate::client::Client;
 use crate::objects::{self, GeneratedObjects};
 use crate::report::{kilobytes, latencies, memory, milliseconds, peak_memory, row};
 
-/// The number of connections that write objects.
 const WRITERS: usize = 8;
-/// Statuses are complete when no more are written for this long: they wait ten seconds for Envoys to come.
+/// Statuses are complete after this silence; they wait ten seconds for Envoys.
 const QUIET: Duration = Duration::from_secs(12);
 
 pub(crate) async fn run(rules: usize) -> Result<()> {
     let mut definitions = Release::V1_6_1.definitions()?;
-    // This release does not have the definition any more.
+    // This release lacks the definition.
     definitions.push(tools::checkout().join("controller/deploy/crds/backendlbpolicies.yaml"));
     let cluster = Cluster::start(&definitions).await?;
     let server = cluster.server();
@@ -122,7 +119,6 @@ pub(crate) async fn run(rules: usize) -> Result<()> {
     Ok(())
 }
 
-/// Writes all objects. Returns their number.
 async fn write_all(server: &ApiServer, generated: &GeneratedObjects) -> Result<usize> {
     let admin = server.admin();
     for object in GeneratedObjects::namespaces().chain(generated.gateways()) {
@@ -171,7 +167,6 @@ async fn number(controller: &Controller, metric: &str) -> Result<f64> {
     Ok(controller.metric(metric).await?.parse()?)
 }
 
-/// Waits until no more statuses are written. Returns the number of writes.
 async fn until_statuses_are_written(controller: &Controller) -> Result<f64> {
     let name = "limpet_status_writes_total{result=\"written\"}";
     let (mut written, mut since) = (0.0, Instant::now());
@@ -215,11 +210,11 @@ impl Writers {
         }
     }
 
-    /// Makes the first endpoint of a rule's Service not ready, without waiting for the write.
+    /// Makes a rule's first endpoint unready, without waiting.
     fn make_unfit(&self, rule: usize) {
         let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.turns.len();
         if let Some(writer) = self.turns.get(turn) {
-            // A writer that has failed reports its error at the end.
+            // A failed writer reports its error at the end.
             let _ = writer.send(rule);
         }
     }

@@ -1,5 +1,5 @@
-//! What routes take of a genuine Envoy's memory: without sessions, and with a policy for each, by each build of the
-//! filter. They come one after the other, as in a day of use, or are all there when Envoy starts.
+//! The memory that routes take of an Envoy: without sessions, and with a policy each, by build; added in turn, or there
+//! at its start.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use serde_json::Value;
 use crate::catalog::{Catalog, PORT, Sessions, host, route_name};
 use crate::report::{memory, row};
 
-/// How long after a route the next one comes. The controller waits for less, so each one is a push of its own.
+/// Longer than the controller waits, so that each route is a push.
 const PAUSE: Duration = Duration::from_millis(50);
-/// What a push has replaced goes when workers have taken what is new.
+/// Replaced configuration goes once workers have the new one.
 const REPLACED: Duration = Duration::from_secs(2);
-/// The connections that each host is asked over, so that each worker has some.
+/// Connections for each host, so that each worker has some.
 const CONNECTIONS: usize = 8;
 const LISTENER: u16 = 8080;
 
@@ -83,9 +83,9 @@ async fn measure(cluster: &Cluster, name: &str, sessions: Sessions, build: Build
         .await
 }
 
-/// An Envoy's memory, in bytes.
+/// In bytes.
 struct Memory {
-    /// What is allocated, as Envoy tells it. The memory of VMs is not part of it.
+    /// Envoy's own figure, without VMs.
     allocated: u64,
     resident: u64,
 }
@@ -101,7 +101,7 @@ impl Memory {
         })
     }
 
-    /// Prints what an Envoy takes more for each route than with the first one, before and after requests.
+    /// Prints the growth per route since the first, before and after requests.
     async fn print_since(&self, name: &str, envoy: &Proxy, address: SocketAddr, routes: usize) -> Result<()> {
         until_served(address, routes - 1).await?;
         self.print(name, &Self::of(envoy).await?, routes)?;

@@ -1,7 +1,6 @@
-//! Many Gateways with three Envoys each on one controller: whom a change wakes, how long a start of all takes, what an
-//! Envoy costs in memory, and how fast statuses are written.
+//! Many Gateways with three Envoys each on one controller: updates, start, an Envoy's memory, and statuses.
 //!
-//! So many genuine Envoys do not fit a machine, so all but two are clients that acknowledge as Envoy does.
+//! All but two Envoys are clients that acknowledge as Envoy does: so many do not fit a machine.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,11 +15,9 @@ use crate::client::Client;
 use crate::report::{kilobytes, milliseconds, row};
 use crate::subject::{Subject, until_statuses_are_written};
 
-/// The routes, over all Gateways.
 const ROUTES: usize = 2000;
-/// The Envoys of each Gateway.
 const ENVOYS: usize = 3;
-/// The Gateway whose route is changed, and one that has nothing to do with it.
+/// The Gateway whose route changes, and an unrelated one.
 const CHANGED: usize = 7;
 const OTHER: usize = 8;
 
@@ -59,7 +56,7 @@ pub(crate) async fn run(gateways: usize) -> Result<()> {
     let start = Instant::now();
     let mut clients = Vec::new();
     for number in 0..gateways {
-        // The Envoys of each Gateway have an address of their own, among those of clients (`e2e/src/kube/network.rs`).
+        // Each Gateway's Envoys have a client address of their own (`e2e/src/kube/network.rs`).
         let from = IpAddr::from([10, 66, 255, u8::try_from(number)?]);
         for _ in 0..ENVOYS {
             let group = format!("{}/{}", namespace.name(), gateway(number));
@@ -131,13 +128,11 @@ fn gateway(number: usize) -> String {
     format!("edge-{number}")
 }
 
-/// How often an Envoy was sent anything.
 async fn updates(envoy: &Proxy) -> Result<u64> {
     let stats = envoy.admin().stats("update_(success|rejected)").await?;
     Ok(stats.values().sum())
 }
 
-/// How fast statuses were written since the start, by the API server's own record.
 fn statuses(server: &ApiServer, namespace: &Namespace) -> Result<()> {
     let requests = server.requests_of(&format!("system:serviceaccount:{}:limpet-controller", namespace.name()))?;
     let is_status = |uri: &str| uri.split('?').next().is_some_and(|path| path.ends_with("/status"));

@@ -1,9 +1,8 @@
-//! Generated objects, which are always the same for the same number of rules.
+//! Generated objects, the same for the same number of rules.
 //!
-//! Each route has a host and ten rules; there are five namespaces. Each rule has a Service with ten endpoints. Every
-//! third rule splits its requests between its own Service and the next rule's, with inline session persistence. Of the
-//! other rules, one half has a `BackendLBPolicy` for its Service and the other half an `XBackendTrafficPolicy`. The
-//! Gateway `edge` serves all routes, and `internal` serves every fifth route, too.
+//! Routes have a host and ten rules each, in five namespaces; rules have a Service with ten endpoints. Every third rule
+//! has inline session persistence and splits requests with the next rule's Service. The others have a `BackendLBPolicy`
+//! or an `XBackendTrafficPolicy`, one half each. The Gateway `edge` serves all routes, `internal` every fifth.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -20,11 +19,9 @@ const RULES_OF_A_ROUTE: usize = 10;
 const ENDPOINTS_OF_A_SERVICE: usize = 10;
 const NAMESPACES: usize = 5;
 
-/// The number of rules, and the names of the objects.
 #[derive(Debug, Clone)]
 pub(crate) struct GeneratedObjects {
     pub(crate) rules: usize,
-    /// The namespace of the Gateways, which is also the name of their class.
     pub(crate) name: String,
     pub(crate) controller_name: String,
 }
@@ -34,19 +31,16 @@ impl GeneratedObjects {
         self.rules * ENDPOINTS_OF_A_SERVICE
     }
 
-    /// The Gateway that serves all routes.
     pub(crate) fn edge(&self) -> ObjectName {
         ObjectName::new(&self.name, "edge")
     }
 
-    /// The namespaces of everything except the Gateways.
     pub(crate) fn namespaces() -> impl Iterator<Item = Value> {
         let namespace =
             |number| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": format!("shop-{number}")}});
         (0..NAMESPACES).map(namespace)
     }
 
-    /// The class and the Gateways.
     pub(crate) fn gateways(&self) -> Vec<Value> {
         let class = json!({
             "apiVersion": "gateway.networking.k8s.io/v1",
@@ -73,14 +67,13 @@ impl GeneratedObjects {
         vec![class, gateway("edge", 8080), gateway("internal", 8081)]
     }
 
-    /// A rule's Service, and its policy if it has one.
     pub(crate) fn of_rule(rule: usize) -> Vec<Value> {
         let (name, namespace) = (service_name(rule), namespace_of(rule));
         let service = json!({
             "apiVersion": "v1",
             "kind": "Service",
             "metadata": {"name": name, "namespace": namespace},
-            // No cluster IP, because a cluster may have few of them. No selector, because nothing creates its slices.
+            // Cluster IPs may be few; without a selector, no controller creates slices.
             "spec": {"clusterIP": "None", "ports": [{"name": "http", "port": 80, "targetPort": PORT}]},
         });
         let policy = |api_version: &str, kind: &str, persistence: Value| {
@@ -113,7 +106,7 @@ impl GeneratedObjects {
         }
     }
 
-    /// A rule's `EndpointSlice` as the API has it.
+    /// A rule's `EndpointSlice` in the API's form.
     pub(crate) fn slice(rule: usize) -> Value {
         let service = service_name(rule);
         catalog::slice(&namespace_of(rule), &service, &service, addresses(rule))
@@ -123,7 +116,7 @@ impl GeneratedObjects {
         self.rules.div_ceil(RULES_OF_A_ROUTE)
     }
 
-    /// An `HTTPRoute`. If `changed`, one rule has another path.
+    /// An `HTTPRoute`; if `changed`, one rule has another path.
     pub(crate) fn route(&self, number: usize, changed: bool) -> Value {
         let first = number * RULES_OF_A_ROUTE;
         let end = self.rules.min(first + RULES_OF_A_ROUTE);
@@ -138,7 +131,7 @@ impl GeneratedObjects {
             if rule % 3 != 0 {
                 return json!({"matches": matches, "backendRefs": [backend(rule, 90)]});
             }
-            // A Service of the same route, which is in the same namespace.
+            // A Service of the same route and so of the same namespace.
             let other = if rule + 1 < end { rule + 1 } else { first };
             json!({
                 "matches": matches,
@@ -162,7 +155,6 @@ impl GeneratedObjects {
         })
     }
 
-    /// All objects except slices, as the controller has them in memory.
     pub(crate) fn objects(&self) -> Result<Objects> {
         let mut objects = Objects::default();
         for object in Self::namespaces().chain(self.gateways()) {
@@ -179,7 +171,6 @@ impl GeneratedObjects {
     }
 }
 
-/// Adds or replaces an object.
 pub(crate) fn add(objects: &mut Objects, object: &Value) -> Result<()> {
     let kind = object["kind"].as_str().context("no kind")?;
     let of_metadata = |field: &str| object.pointer(&format!("/metadata/{field}")).and_then(Value::as_str);
@@ -216,7 +207,7 @@ pub(crate) fn add(objects: &mut Objects, object: &Value) -> Result<()> {
     Ok(())
 }
 
-/// A rule's `EndpointSlice` as the controller has it in memory.
+/// A rule's `EndpointSlice` in the controller's form.
 pub(crate) fn slice(rule: usize) -> EndpointSlice {
     let endpoint = |address| SliceEndpoint {
         address,
@@ -232,19 +223,16 @@ pub(crate) fn slice(rule: usize) -> EndpointSlice {
     }
 }
 
-/// A rule's endpoints when one of them is not ready.
 pub(crate) fn fewer_endpoints(rule: usize) -> Vec<Endpoint> {
     let mut slice = slice(rule);
     slice.endpoints.remove(0);
     endpoints([&slice], "http", |_| false)
 }
 
-/// A rule's Service.
 pub(crate) fn service(rule: usize) -> ObjectName {
     ObjectName::new(&namespace_of(rule), &service_name(rule))
 }
 
-/// The name of Envoy's cluster for a rule's Service.
 pub(crate) fn cluster_name(rule: usize) -> String {
     format!("service/{}/80", service(rule))
 }

@@ -1,5 +1,5 @@
-//! Limpet and Envoy Gateway on the same objects of the same API server, one after the other, several times: memory,
-//! start, a changed route and a changed endpoint, until a genuine Envoy serves it, and the processor time of each.
+//! Limpet and Envoy Gateway in turn on the same objects: memory, start, changes until an Envoy serves them, and
+//! processor time.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -16,12 +16,11 @@ const ROUNDS: usize = 3;
 /// Changes of each kind in a round.
 const CHANGES: usize = 10;
 const PATIENCE: Duration = Duration::from_secs(90);
-/// Envoy Gateway's class, and the ports of the Gateways. Its Envoys listen at all addresses.
+/// Envoy Gateway's class, and the Gateways' ports: its Envoys listen at all addresses.
 const CLASS: &str = "eg";
 const PORTS: [u16; 2] = [8090, 8091];
 const GATEWAYS: [&str; 2] = ["limpet", "peer"];
 
-/// What is measured of a controller in a round, in the units of `WHAT`.
 const WHAT: [&str; 8] = [
     "start, until an Envoy serves all hosts, ms",
     "  CPU until it is at rest, ms",
@@ -91,14 +90,13 @@ pub(crate) async fn run(routes: usize) -> Result<()> {
     Ok(())
 }
 
-/// A running controller and an Envoy of it.
 struct Site<'a> {
     catalog: &'a Catalog,
     admin: &'a Client,
     subject: Subject,
     address: SocketAddr,
     backend: SocketAddr,
-    /// The first route that is changed.
+    /// The first route to change.
     first: usize,
 }
 
@@ -133,7 +131,7 @@ impl Site<'_> {
         ])
     }
 
-    /// Changes of routes from the first on. Returns the median until the Envoy served one, and the CPU of each.
+    /// Changes routes. Returns the median until an Envoy served one, and the CPU of each.
     async fn changes(
         &self,
         first: usize,
@@ -159,7 +157,6 @@ impl Site<'_> {
         Ok([median(took), millis(spent / u32::try_from(CHANGES)?)])
     }
 
-    /// Waits until a route's host is answered with such a status.
     async fn until(&self, number: usize, served: impl Fn(u16) -> bool) -> Result<()> {
         let (start, host) = (Instant::now(), host(&route_name(number)));
         loop {

@@ -1,4 +1,4 @@
-//! From objects to resources, without a cluster and without a server.
+//! From objects to resources, without a cluster or server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,16 +18,13 @@ use limpet_resources::{Resource, ResourceType, ResourceVersion, Resources};
 use crate::objects::{self, GeneratedObjects};
 use crate::report::{kilobytes, milliseconds, peak_memory, row};
 
-/// All published resources, and how long the steps took.
 pub(crate) struct BuildResult {
-    /// The resources by Gateway.
     pub(crate) resources: BTreeMap<ObjectName, Vec<Arc<Resource>>>,
     graph: Duration,
     translation: Duration,
 }
 
 impl BuildResult {
-    /// Builds in the same way as the controller when objects have changed.
     pub(crate) fn of(generated: &GeneratedObjects, objects: &Objects) -> Self {
         let settings = settings(generated);
         let start = Instant::now();
@@ -70,7 +67,6 @@ fn settings(generated: &GeneratedObjects) -> Settings {
     }
 }
 
-/// The endpoint resources of all clusters.
 pub(crate) fn assignments(generated: &GeneratedObjects) -> Vec<Arc<Resource>> {
     let assignment = |rule| {
         let name = limpet_model::graph::ClusterName(objects::cluster_name(rule).into());
@@ -82,7 +78,6 @@ pub(crate) fn assignments(generated: &GeneratedObjects) -> Vec<Arc<Resource>> {
     (0..generated.rules).map(assignment).collect()
 }
 
-/// The resources for the Envoys of the Gateway `edge`.
 pub(crate) fn of_edge(
     generated: &GeneratedObjects,
     build: &BuildResult,
@@ -92,7 +87,6 @@ pub(crate) fn of_edge(
     Ok(resources.iter().chain(assignments).cloned().collect())
 }
 
-/// Measures time, and the memory of this process.
 pub(crate) fn run(generated: &GeneratedObjects) -> Result<()> {
     let before = peak_memory("self")?;
     let mut objects = generated.objects()?;
@@ -111,7 +105,7 @@ pub(crate) fn run(generated: &GeneratedObjects) -> Result<()> {
         .map(|resource| resource.body().len())
         .sum();
     let clusters = published.of_type(ResourceType::Cluster).count();
-    // The filter itself may have a cluster, too, from which it is fetched.
+    // The filter may have a cluster, too, from which it is fetched.
     ensure!(
         clusters >= generated.rules,
         "{clusters} clusters of {} rules",
@@ -167,7 +161,7 @@ pub(crate) fn run(generated: &GeneratedObjects) -> Result<()> {
     Ok(())
 }
 
-/// How long the objects for each of the other control planes take, which every change makes anew.
+/// The build times of objects for other control planes, which every change rebuilds.
 fn objects_for_others(generated: &GeneratedObjects, objects: &Objects) -> Vec<(&'static str, Duration)> {
     let (graph, _reports) = limpet_model::build(objects, &settings(generated));
     let source = ManifestInputs {

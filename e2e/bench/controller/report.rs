@@ -15,17 +15,16 @@ pub(crate) fn kilobytes(count: u64) -> String {
     format!("{}.{} MB", count / 1024, count % 1024 * 10 / 1024)
 }
 
-/// The peak resident memory of a process, in KiB.
+/// In KiB.
 pub(crate) fn peak_memory(process: &str) -> Result<u64> {
     kibibytes(process, "status", "VmHWM:")
 }
 
-/// The resident memory of a process now, in KiB.
+/// In KiB.
 pub(crate) fn memory(process: &str) -> Result<u64> {
     kibibytes(process, "status", "VmRSS:")
 }
 
-/// The median, the 99th percentile and the maximum.
 pub(crate) fn latencies(mut times: Vec<Duration>) -> Result<String> {
     times.sort();
     let (Some(longest), count) = (times.last(), times.len()) else {

@@ -1,5 +1,4 @@
-//! What each change costs the whole controller, with a real API server and one client: processor time, bytes, and the
-//! time until the client has it.
+//! The cost of each change for the whole controller with one client: processor time, bytes, and delay.
 
 use std::time::{Duration, Instant};
 
@@ -12,9 +11,7 @@ use crate::client::Client;
 use crate::report::{kilobytes, latencies, milliseconds, row};
 use crate::subject::{Subject, until_statuses_are_written};
 
-/// How often each kind of change is measured.
 const CHANGES: usize = 50;
-/// The endpoints of the large Service, and how they roll.
 const LARGE: usize = 1000;
 const RATE: usize = 50;
 const SECONDS: usize = 10;
@@ -105,14 +102,13 @@ pub(crate) async fn run(routes: usize) -> Result<()> {
     Ok(())
 }
 
-/// The controller and a client that it serves.
 struct Changes {
     subject: Subject,
     client: Client,
 }
 
 impl Changes {
-    /// Makes changes one after the other, each one when the controller is done with the former one.
+    /// Makes changes, each when the controller is done.
     async fn series(&mut self, what: &str, mut change: impl AsyncFnMut(usize) -> Result<()>) -> Result<()> {
         let subject = self.subject;
         subject.until_at_rest().await?;

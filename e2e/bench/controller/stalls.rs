@@ -1,8 +1,8 @@
-//! The worst latency of a genuine Envoy's traffic while hosts change: is a worker stalled by a change?
+//! The worst latency of an Envoy's traffic while hosts change, for stalled workers.
 //!
-//! One request every two milliseconds goes to a host that does not change, while one of the others does every second.
-//! With the delta protocol, Envoy gets the changed host alone (VHDS); with the state of the world, the whole route
-//! configuration (RDS). The same load without changes is the baseline.
+//! An unchanged host gets a request every two milliseconds, while another one changes every second. Envoy then gets
+//! only that host (delta, VHDS) or the whole route configuration (state of the world, RDS). The baseline has no
+//! changes.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -75,7 +75,6 @@ pub(crate) async fn run(hosts: usize) -> Result<()> {
     Ok(())
 }
 
-/// The load on the host that does not change, when Envoy serves it.
 async fn load(address: SocketAddr) -> Result<SteadyLoad> {
     let host = host(&route_name(0));
     poll::until("the first host", async || {

@@ -8,17 +8,16 @@ use limpet_e2e::kube::Controller;
 
 use crate::report::{memory, peak_memory};
 
-/// A process is quiet when it takes less than `BUSY` in each of so many samples, and does not wait for a CPU either.
+/// Quiet: less than `BUSY` in each of several samples, without waiting for a CPU.
 const SAMPLE: Duration = Duration::from_millis(20);
 const QUIET_SAMPLES: usize = 8;
 const BUSY: Duration = Duration::from_micros(400);
-/// The longest wait for that.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// How long no status is written when none is left to write. Statuses wait for Envoys for ten seconds.
+/// How long no status is written at the end; statuses wait ten seconds for Envoys.
 const NO_STATUS: Duration = Duration::from_secs(12);
 
-/// Waits until no status is left to write: they come one after the other, and take minutes if there are many.
+/// Many statuses take minutes.
 pub(crate) async fn until_statuses_are_written(controller: &Controller) -> Result<()> {
     let (start, mut last, mut since) = (Instant::now(), None, Instant::now());
     while since.elapsed() < NO_STATUS {
@@ -39,29 +38,25 @@ pub(crate) async fn until_statuses_are_written(controller: &Controller) -> Resul
     Ok(())
 }
 
-/// A controller's process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Subject(pub(crate) u32);
 
 impl Subject {
-    /// The processor time until now.
     pub(crate) fn ran(self) -> Result<Duration> {
         Ok(Scheduled::of(self.0)?.ran)
     }
 
-    /// The processor time since then.
     pub(crate) fn ran_since(self, before: Duration) -> Result<Duration> {
         Ok(self.ran()?.saturating_sub(before))
     }
 
-    /// The share of a core that it takes with nothing to do.
     pub(crate) async fn idle(self) -> Result<f64> {
         let (before, start) = (self.ran()?, Instant::now());
         tokio::time::sleep(Duration::from_secs(3)).await;
         Ok(self.ran_since(before)?.as_secs_f64() / start.elapsed().as_secs_f64())
     }
 
-    /// Waits until it has nothing to do. Returns how long that was.
+    /// Returns how long that took.
     pub(crate) async fn until_quiet(self) -> Result<Duration> {
         let (start, mut quiet, mut last) = (Instant::now(), 0, Scheduled::of(self.0)?);
         while quiet < QUIET_SAMPLES {
@@ -79,7 +74,7 @@ impl Subject {
         Ok(start.elapsed())
     }
 
-    /// Waits until it stays quiet: after a start, statuses are written for a while.
+    /// After a start, statuses follow for a while.
     pub(crate) async fn until_at_rest(self) -> Result<()> {
         let mut quiet = 0;
         while quiet < 3 {
@@ -94,12 +89,12 @@ impl Subject {
         Ok(())
     }
 
-    /// The resident memory now, in KiB.
+    /// In KiB.
     pub(crate) fn memory(self) -> Result<u64> {
         memory(&self.0.to_string())
     }
 
-    /// The most resident memory, in KiB.
+    /// In KiB.
     pub(crate) fn peak_memory(self) -> Result<u64> {
         peak_memory(&self.0.to_string())
     }

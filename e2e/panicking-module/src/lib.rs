@@ -1,8 +1,7 @@
 //! The dynamic module with panics on demand.
 //!
-//! The boundary to Envoy and all other files are the shipped ones. Configurations and streams are wrapped so that they
-//! panic on demand: a request names the hooks in the header `x-panic`, and a configuration or the configuration of a
-//! route contains `panic-in-<hook>` in its text.
+//! The boundary to Envoy and all other files are the shipped ones; configurations and streams are wrapped. A request
+//! names the hooks that panic in the header `x-panic`; a configuration, also of a route, contains `panic-in-<hook>`.
 
 #[path = "../../../filter/dynamic-module/src"]
 mod shipped {
@@ -16,7 +15,7 @@ mod shipped {
     pub(crate) mod stream;
 }
 
-// The shipped files look for each other at the root of the crate.
+// The shipped files look for each other at the crate's root.
 mod plugin;
 mod specifier;
 mod stream;

@@ -6,7 +6,6 @@ use crate::abi::Configuring;
 use crate::shipped::plugin as shipped;
 pub(crate) use crate::shipped::plugin::warn_once;
 
-/// A configuration in force.
 #[derive(Debug)]
 pub(crate) struct Plugin {
     shipped: shipped::Plugin,
@@ -35,7 +34,6 @@ pub(crate) fn configure(configuring: &Configuring<'_>, json: &[u8]) -> Option<Pl
     })
 }
 
-/// The configuration of a route.
 #[derive(Debug)]
 pub(crate) struct PerRouteConfig(pub(crate) Vec<u8>);
 
@@ -56,7 +54,6 @@ impl Plugin {
     }
 }
 
-/// Panics if the text of a configuration asks for it.
 pub(crate) fn panic_where(text: &[u8], hook: &str) {
     let asked = String::from_utf8_lossy(text).contains(&format!("panic-in-{hook}"));
     assert!(!asked, "in {hook}, as a test asked for");

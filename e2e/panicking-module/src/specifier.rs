@@ -1,4 +1,4 @@
-//! Cluster specifiers that panic on demand: one with a cluster `panic-in-select` panics when it would choose it.
+//! Cluster specifiers of which one with a cluster `panic-in-select` panics when it would choose it.
 
 use limpet_core::Specifier;
 

@@ -6,12 +6,10 @@ use crate::abi::{Exchange, Headers};
 use crate::plugin::Plugin;
 use crate::shipped::stream as shipped;
 
-/// A request and its response.
 pub(crate) struct Stream {
     shipped: shipped::Stream,
-    /// Shown by the panic, so that tests can look for secrets in its message.
+    /// The panic shows it, so that tests can look for secrets in its message.
     plugin: Arc<Plugin>,
-    /// The hooks that panic, from the header `x-panic`.
     panics: String,
 }
 

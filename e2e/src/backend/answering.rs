@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How a backend answers requests. `/healthz`, `/echo` and `/events` have answers of their own.
+/// Answers of a backend, except to `/healthz`, `/echo` and `/events`.
 #[derive(Debug, Clone)]
 pub struct Answering {
     pub(super) status: u16,
@@ -29,7 +29,7 @@ impl Answering {
         Self::status(200)
     }
 
-    /// Sends no answer: closes the connection once the request has arrived.
+    /// Closes the connection without an answer once the request has arrived.
     #[must_use]
     pub fn hanging_up() -> Self {
         Self {

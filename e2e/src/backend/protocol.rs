@@ -15,18 +15,16 @@ use crate::body::Body;
 /// The future that produces an answer.
 pub type Reply = Pin<Box<dyn Future<Output = Result<Response<Body>>> + Send>>;
 
-/// A protocol that backends speak besides plain HTTP. Tests implement it, so that the demo and the benchmark need no
-/// library for it.
+/// A protocol of backends, implemented by tests, so that the demo and the benchmark need no library for it.
 pub trait Protocol: fmt::Debug + Send + Sync {
     /// Whether a request belongs to this protocol.
     fn speaks(&self, request: &Request<Incoming>) -> bool;
 
-    /// Answers a request as the backend of this name. Work that continues after the answer is one of the connection's
-    /// `tasks`.
+    /// Answers a request as the backend of this name. Later work belongs to `tasks`.
     fn answer(&self, backend: &str, request: Request<Incoming>, tasks: &Tasks) -> Reply;
 }
 
-/// Tasks of a connection that continue after an answer. They end with the backend.
+/// Tasks of a connection that continue after an answer, until the backend ends.
 #[derive(Debug, Clone)]
 pub struct Tasks {
     running: Arc<Mutex<JoinSet<()>>>,
@@ -52,19 +50,16 @@ impl Tasks {
         });
     }
 
-    /// Waits for all tasks.
     pub(super) async fn finish(&self) {
         let mut running = std::mem::take(&mut *self.running.lock().unwrap_or_else(PoisonError::into_inner));
         while running.join_next().await.is_some() {}
     }
 }
 
-/// The number of unfinished answers and tasks of a backend.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Count(Arc<AtomicUsize>);
 
 impl Count {
-    /// Counts one more, until the returned value is dropped.
     pub(super) fn begin(&self) -> UnderWay {
         self.0.fetch_add(1, Ordering::Relaxed);
         UnderWay(self.clone())
@@ -75,7 +70,6 @@ impl Count {
     }
 }
 
-/// One unfinished answer or task.
 pub(super) struct UnderWay(Count);
 
 impl Drop for UnderWay {

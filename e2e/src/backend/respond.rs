@@ -1,4 +1,4 @@
-//! Answers to single requests.
+//! Answers to requests.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,7 +16,6 @@ use super::protocol::UnderWay;
 use super::{Answering, Phase, Shared, Tasks};
 use crate::body::{self, Body, BoxError};
 
-/// The time between two server-sent events.
 const EVENT_INTERVAL: Duration = Duration::from_millis(10);
 
 pub(super) async fn respond(request: Request<Incoming>, tasks: Tasks, shared: Arc<Shared>) -> Result<Response<Body>> {
@@ -71,7 +70,7 @@ pub(super) async fn respond(request: Request<Incoming>, tasks: Tasks, shared: Ar
     }))
 }
 
-/// The header fields that the client wants in the answer: `x-answer: NAME: VALUE`.
+/// The fields of `x-answer: NAME: VALUE`.
 fn asked_for(headers: &HeaderMap) -> Result<Vec<(HeaderName, HeaderValue)>> {
     let field = |field: &HeaderValue| {
         let colon = field.as_bytes().iter().position(|byte| *byte == b':');
@@ -82,7 +81,7 @@ fn asked_for(headers: &HeaderMap) -> Result<Vec<(HeaderName, HeaderValue)>> {
     headers.get_all("x-answer").iter().map(field).collect()
 }
 
-/// The request as JSON, with the length of its body. An error is answered before the body is read.
+/// The request as JSON. An error is answered before the body is read.
 async fn what_was_seen(request: Request<Incoming>, answering: &Answering, shared: &Shared) -> Result<Response<Body>> {
     let (head, body) = request.into_parts();
     let length = match answering.status {
@@ -114,19 +113,17 @@ async fn what_was_seen(request: Request<Incoming>, answering: &Answering, shared
     Ok(response.body(body::whole(text))?)
 }
 
-/// Returns the request's own body and trailers, each piece as it arrives.
 fn echo(request: Request<Incoming>) -> Response<Body> {
     let (head, body) = request.into_parts();
     let mut response = Response::new(body.map_err(BoxError::from).boxed_unsync());
-    // HTTP/1.1 sends only trailers that are announced.
+    // HTTP/1.1 sends only announced trailers.
     if let Some(names) = head.headers.get(TRAILER) {
         response.headers_mut().insert(TRAILER, names.clone());
     }
     response
 }
 
-/// An endless stream of server-sent events. Each names the backend that sent it. Their numbers continue from
-/// `last-event-id`.
+/// Endless server-sent events with the backend's name, numbered from `last-event-id` on.
 fn events(request: &Request<Incoming>, tasks: &Tasks, backend: &str) -> Response<Body> {
     let last = request.headers().get("last-event-id");
     let last: u64 = last.and_then(|id| id.to_str().ok()?.parse().ok()).unwrap_or_default();
@@ -157,7 +154,7 @@ fn headers_as_text(headers: &HeaderMap) -> Vec<(&str, String)> {
         .collect()
 }
 
-/// A body that counts as unfinished until it ends, and that may be cut off.
+/// Counts as unfinished until its end, and may be cut off.
 struct Watched {
     body: Body,
     pieces_left: Option<usize>,
@@ -174,7 +171,7 @@ impl hyper::body::Body for Watched {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
         match &mut self.pieces_left {
-            // The cut comes when the next piece is due: by then the client has received the pieces before it.
+            // Cut when the next piece is due, after the client has those before.
             Some(0) if frame.is_some() => return Poll::Ready(Some(Err("cut off".into()))),
             Some(left) => *left = left.saturating_sub(1),
             None => {}

@@ -8,20 +8,20 @@ use serde_json::Value;
 pub struct Seen {
     /// `HTTP/1.1` or `HTTP/2.0`.
     pub version: String,
-    /// The request's method.
+    /// The method.
     pub method: String,
-    /// The request's path.
+    /// The path.
     pub path: String,
-    /// The request's query, if it has one.
+    /// The query, if any.
     pub query: Option<String>,
-    /// Names and values. Values are bytes, read as Latin-1. Fields of the same name are in order.
+    /// Names and values (Latin-1); fields of the same name are in order.
     pub headers: Vec<(String, String)>,
-    /// The length of its body.
+    /// The body's length.
     pub body: u64,
 }
 
 impl Seen {
-    /// All values of one header field.
+    /// All values of a header field.
     #[must_use]
     pub fn all(&self, name: &str) -> Vec<&str> {
         self.headers
@@ -31,14 +31,14 @@ impl Seen {
             .collect()
     }
 
-    /// The request's cookies: its Cookie fields, joined as RFC 6265 says.
+    /// The Cookie fields, joined as in RFC 6265.
     #[must_use]
     pub fn cookies(&self) -> Option<String> {
         let fields = self.all("cookie");
         (!fields.is_empty()).then(|| fields.join("; "))
     }
 
-    /// The names of the header fields that begin with `x-limpet`.
+    /// The names of header fields that begin with `x-limpet`.
     #[must_use]
     pub fn internal_headers(&self) -> Vec<&str> {
         self.headers
@@ -48,7 +48,6 @@ impl Seen {
             .collect()
     }
 
-    /// Reads the body of a backend's answer.
     pub(crate) fn from_json(body: &[u8]) -> Result<Self> {
         Self::from_value(&serde_json::from_slice(body).context("not an answer of a backend")?)
     }

@@ -1,12 +1,11 @@
-//! Which sockets the kernel still has.
+//! Sockets of the kernel.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// `ESTABLISHED`, `FIN_WAIT1` and `FIN_WAIT2`, as /proc/net/tcp writes them: the client has not closed its side.
+/// `ESTABLISHED`, `FIN_WAIT1` and `FIN_WAIT2` in /proc/net/tcp: the client has not closed its side.
 const LEFT: [&str; 3] = ["01", "04", "05"];
 
-/// Whether a client has a connection to this address that it has not closed, even if the server has. `false` where the
-/// kernel does not say.
+/// Whether a client has not closed a connection to this address, even if the server has. `false` if unknown.
 pub(super) fn have_clients(address: SocketAddr) -> bool {
     let (table, written) = match address.ip() {
         IpAddr::V4(ip) => ("/proc/net/tcp", hexadecimal(&ip.octets())),
@@ -20,7 +19,7 @@ pub(super) fn have_clients(address: SocketAddr) -> bool {
     })
 }
 
-/// Words of four bytes, each in the order of the machine.
+/// Words of four bytes in the machine's order.
 fn hexadecimal(octets: &[u8]) -> String {
     let words = octets.chunks_exact(4).filter_map(|word| word.try_into().ok());
     let words: Vec<_> = words.map(|word| format!("{:08X}", u32::from_ne_bytes(word))).collect();

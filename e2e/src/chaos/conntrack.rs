@@ -1,8 +1,8 @@
-//! The kernel's words about connections that begin, as `conntrack -E` prints them.
+//! New connections as `conntrack -E` prints them.
 
 use std::net::IpAddr;
 
-/// The client's port, and whose answers are to come: the source of the second direction.
+/// The client's port, and the source of the answers.
 #[must_use]
 pub fn destination(event: &str) -> Option<(u16, IpAddr)> {
     let value = |name, direction| {

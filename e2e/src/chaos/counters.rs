@@ -1,9 +1,8 @@
-//! The filter's counters, as Envoy's admin interface has them.
+//! The filter's counters in Envoy's admin interface.
 
 use std::collections::BTreeMap;
 
-/// The counters by their names, such as `refused.expired`, summed over policies: lines
-/// `wasmcustom.limpet.POLICY.NAME: COUNT`.
+/// The counters, such as `refused.expired`, summed over policies, from lines `wasmcustom.limpet.POLICY.NAME: COUNT`.
 #[must_use]
 pub fn summed(stats: &str) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! The rules by which a failure or a move has a reason.
+//! Rules that give a failure or a move its reason.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -6,39 +6,39 @@ use std::time::Duration;
 
 use super::{Cause, End, Loss, Outcome, Pod, Protocol, Role, Visit};
 
-/// How long after a pod serves again somebody may not know it yet: kube-proxy, or an Envoy.
+/// The longest time until kube-proxy or an Envoy learns that a pod serves again.
 const PROPAGATION: Duration = Duration::from_secs(5);
-/// How long after the end of a process its clients may not have noticed. The machine may be busy.
+/// The longest time until clients notice the end of a process, on a busy machine.
 const NOTICE: Duration = Duration::from_secs(2);
 
 /// Counts by protocol.
 pub type Counts = BTreeMap<Protocol, usize>;
 
-/// What one kind of end did to clients.
+/// Effects of one kind of end on clients.
 #[derive(Debug, Default)]
 pub struct Row {
-    /// How many pods or processes ended so.
+    /// The number of ended pods or processes.
     pub ends: usize,
-    /// Sessions that moved, once for each end of their pod.
+    /// Sessions that moved, once for each end.
     pub moved: Counts,
-    /// Requests that a killed process had.
+    /// Requests of a killed process.
     pub lost: Counts,
-    /// Connections that a killed process did not take any more. Their clients connected again.
+    /// Connections refused by a killed process; their clients connected again.
     pub refused: Counts,
-    /// Open streams that ended with a process. Their clients opened others.
+    /// Open streams that ended with a process; their clients opened others.
     pub streams: Counts,
 }
 
-/// What a run has shown.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub struct Verdict {
-    /// Requests with an answer of a backend.
+    /// Requests that a backend answered.
     pub answered: Counts,
-    /// Tokens in answers of the backend that the session was on: after a change of the key.
+    /// Tokens from the session's own backend, after a change of the key.
     pub renewed: Counts,
-    /// What has a reason, by the reason.
+    /// Explained losses, by reason.
     pub rows: BTreeMap<(Role, Cause), Row>,
-    /// Requests that failed without a reason.
+    /// Unexplained failures.
     pub failed: Vec<String>,
     /// Sessions that moved although their pod lived.
     pub moved: Vec<String>,
@@ -46,7 +46,7 @@ pub struct Verdict {
     pub moved_again: Vec<String>,
 }
 
-/// Judges what clients saw, in the order in which each client saw it.
+/// Judges the visits, which are in each client's order.
 #[must_use]
 pub fn judge(pods: &[Pod], visits: &[Visit]) -> Verdict {
     let mut judge = Judge {
@@ -69,9 +69,8 @@ pub fn judge(pods: &[Pod], visits: &[Visit]) -> Verdict {
 struct Judge<'a> {
     pods: &'a [Pod],
     verdict: Verdict,
-    /// The pod of each client's session.
     sessions: BTreeMap<usize, &'a str>,
-    /// How often a session has moved for an end of a pod.
+    /// Moves of a session for an end of a pod.
     moves: BTreeMap<(usize, &'a str, Duration), usize>,
 }
 
@@ -113,8 +112,8 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// A request may be lost that a killed Envoy had, or that a killed pod of the application had. If the session's pod
-    /// has ended, the request may have been at any.
+    /// A killed Envoy or application pod may lose a request. If the session's pod has ended, the request may have been
+    /// at any.
     fn failed(&mut self, visit: &Visit, loss: &Loss) {
         let of_session = self.sessions.get(&visit.client).copied();
         let has_moved = of_session.is_some_and(|pod| self.ends_of(pod).any(|end| explains_move(end, visit)));
@@ -189,20 +188,18 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// Whether somebody may go elsewhere during this visit, because the pod does not serve.
 fn explains_move(end: &End, visit: &Visit) -> bool {
     end.begins <= visit.ended && end.over.is_none_or(|over| visit.begun <= over + PROPAGATION)
 }
 
-/// Whether a process was killed while it may have had this request. A client that sends one on the connection of a
-/// process that is gone has not noticed yet.
+/// Whether a process was killed while it may have had this request, also before the client noticed.
 fn was_killed_during(end: &End, visit: &Visit, loss: &Loss) -> bool {
     let during =
         |(from, to): (Duration, Duration)| loss.opening <= to && visit.begun <= to + NOTICE && from <= visit.ended;
     end.cause.is_sudden() && end.process.is_some_and(during)
 }
 
-/// Whether a stream has ended with this process. One that ends in peace ends its streams before it ends itself.
+/// Whether a stream ended with this process, or in peace before it.
 fn has_ended_during(end: &End, visit: &Visit) -> bool {
     // A process without an end was ending when the run was over.
     end.begins <= visit.ended && end.process.is_none_or(|(_, to)| visit.begun <= to + NOTICE)

@@ -1,5 +1,4 @@
-//! What `make chaos` makes of what it saw: clients send requests all the time, while pods and processes end. Here is
-//! what is pure of it: the rules by which a failure or a move has a reason, and how the result is shown.
+//! The pure part of `make chaos`: how losses and moves get reasons, and how the result is shown.
 
 mod conntrack;
 mod counters;

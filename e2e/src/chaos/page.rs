@@ -70,7 +70,7 @@ pub fn page(runs: &[Value]) -> String {
     page
 }
 
-/// One run, as its part of the page.
+/// A run's part of the page.
 #[must_use]
 pub fn summary(run: &Value) -> String {
     let mut text = String::new();
@@ -156,7 +156,6 @@ fn one(page: &mut String, run: &Value) {
     }
 }
 
-/// The figures of the four protocols, or nothing if all of them are 0.
 fn four(counts: &Value) -> String {
     let counts: Vec<_> = counts
         .as_array()

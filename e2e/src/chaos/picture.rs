@@ -1,4 +1,4 @@
-//! What processes used over the run, as an SVG.
+//! Resource usage over a run as an SVG.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const STEP: Duration = Duration::from_secs(5);
 
 const ROLES: [(Role, &str); 2] = [(Role::Envoy, "#1f77b4"), (Role::Controller, "#d9730d")];
 
-/// One panel for memory, with a line for each process, and one for CPU, with a line for all processes of a role.
+/// Memory with a line for each process, and CPU with a line for each role.
 #[must_use]
 pub fn picture(title: &str, samples: &[Sample]) -> String {
     let end = samples.last().map_or(1.0, |sample| sample.at.as_secs_f64()).max(1.0);
@@ -113,7 +113,7 @@ fn panel(svg: &mut String, top: f64, title: &str, end: f64, lines: &[(&str, Line
     }
 }
 
-/// The next number above that people like at an axis.
+/// The next larger round number for an axis.
 fn round_step(least: f64) -> f64 {
     let least = least.max(0.001);
     let power = 10_f64.powf(least.log10().floor());

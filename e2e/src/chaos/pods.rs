@@ -1,16 +1,16 @@
-//! Pods, and how they ended.
+//! Pods and their ends.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// What a pod is.
+/// The role of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// A backend.
     Application,
-    /// An Envoy of the Gateway.
+    /// The Gateway's Envoy.
     Envoy,
-    /// A replica of the controller.
+    /// A controller replica.
     Controller,
 }
 
@@ -26,25 +26,25 @@ impl Role {
     }
 }
 
-/// Why a pod, or the process in it, has ended.
+/// The reason for the end of a pod or its process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// A rollout has replaced it.
+    /// Replaced by a rollout.
     Rollout,
-    /// The Deployment was to have fewer pods.
+    /// Removed by a smaller number of replicas.
     Scaled,
-    /// `kubectl drain` has evicted it.
+    /// Evicted by `kubectl drain`.
     Drained,
-    /// The process got SIGKILL from the test.
+    /// Killed by the test with SIGKILL.
     Killed,
-    /// The kernel killed the process at the limit of its cgroup.
+    /// Killed by the kernel at its cgroup's limit.
     OutOfMemory,
-    /// Nobody wanted it.
+    /// Without a known reason.
     Unplanned,
 }
 
 impl Cause {
-    /// What happened, for people.
+    /// Its text for people.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -57,35 +57,35 @@ impl Cause {
         }
     }
 
-    /// Whether the process had no time to finish what it had.
+    /// Whether the process could not finish its requests.
     #[must_use]
     pub fn is_sudden(self) -> bool {
         matches!(self, Self::Killed | Self::OutOfMemory)
     }
 }
 
-/// A pod, and each of its ends. Times count from the begin of the run.
+/// A pod and its ends. Times count from the run's begin.
 #[derive(Debug, Clone)]
 pub struct Pod {
-    /// What it is.
+    /// Its role.
     pub role: Role,
     /// Its name.
     pub name: String,
-    /// Its address, if it got one.
+    /// Its address, if any.
     pub address: Option<IpAddr>,
-    /// Its ends: a process that was killed is started again in the same pod.
+    /// Its ends: a killed process starts again in the same pod.
     pub ends: Vec<End>,
 }
 
 /// One end of a pod.
 #[derive(Debug, Clone, Copy)]
 pub struct End {
-    /// Why.
+    /// The reason.
     pub cause: Cause,
-    /// When it was last seen to serve.
+    /// When it last served.
     pub begins: Duration,
-    /// When it was seen to serve again.
+    /// When it served again.
     pub over: Option<Duration>,
-    /// When its process was last seen to run, and when it was first seen to run no more.
+    /// When its process last ran, and when it first ran no more.
     pub process: Option<(Duration, Duration)>,
 }

@@ -1,4 +1,4 @@
-//! What a run has shown, as JSON.
+//! A run's results as JSON.
 
 use std::collections::BTreeMap;
 
@@ -7,30 +7,30 @@ use serde_json::{Value, json};
 use super::judge::Counts;
 use super::{Protocol, Role, Sample, Verdict, memory_between};
 
-/// The parts of the run that are compared: once everything has begun, and at the end.
+/// The compared parts of the run: once everything has begun, and at the end.
 const EARLY: (f64, f64) = (0.15, 0.4);
 const LATE: (f64, f64) = (0.75, 1.0);
 
-/// How much more memory processes may have at the end. One that grew without a bound would have far more.
+/// The largest factor by which processes' memory may grow; a leak would have far more.
 pub const MOST_GROWTH: f64 = 2.0;
 
-/// What a run has shown.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Report {
-    /// Where and when: versions, machine, date, build of the filter.
+    /// Versions, machine, date and build of the filter.
     pub about: Value,
-    /// How often each event has happened.
+    /// The number of each event.
     pub events: Vec<(&'static str, usize)>,
-    /// What became of requests and sessions.
+    /// Requests and sessions.
     pub verdict: Verdict,
     /// The filter's counters, summed over Envoys.
     pub counters: BTreeMap<String, u64>,
-    /// What processes used.
+    /// Resource usage.
     pub samples: Vec<Sample>,
 }
 
 impl Report {
-    /// The run for programs.
+    /// The run as JSON.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "bytes of memory")]
     pub fn json(&self) -> Value {
@@ -70,7 +70,7 @@ impl Report {
         })
     }
 
-    /// What may not be, in words; nothing if all is well.
+    /// The problems, in words.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "bytes of memory")]
     pub fn faults(&self) -> Vec<String> {

@@ -1,29 +1,29 @@
-//! What processes used.
+//! Resource usage of processes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Role;
 
-/// What one process used until a moment.
+/// A process's usage until a moment.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample {
-    /// When, from the begin of the run.
+    /// The time since the run's begin.
     pub at: Duration,
-    /// What the process is.
+    /// Its role.
     pub role: Role,
     /// Its id.
     pub process: u32,
-    /// The bytes of memory that it has.
+    /// Its memory in bytes.
     pub memory: u64,
-    /// The time of a CPU that it has used since it began.
+    /// Its CPU time since it began.
     pub cpu: Duration,
 }
 
-/// A process that has just begun has not the memory yet that it will have.
+/// A new process does not have its later memory yet.
 const SETTLED: Duration = Duration::from_secs(20);
 
-/// The median of what processes of this role had in a part of the run, given as fractions of it.
+/// The median memory of a role in a part of the run, given as fractions.
 #[must_use]
 pub fn memory_between(samples: &[Sample], role: Role, from: f64, to: f64) -> Option<u64> {
     let end = samples.last()?.at;
@@ -40,7 +40,6 @@ pub fn memory_between(samples: &[Sample], role: Role, from: f64, to: f64) -> Opt
     found.get(found.len() / 2).copied()
 }
 
-/// The samples of a role, one line for each process: when, and how much.
 pub(super) fn lines(samples: &[Sample], role: Role) -> BTreeMap<u32, Vec<&Sample>> {
     let mut lines = BTreeMap::<u32, Vec<&Sample>>::new();
     for sample in samples.iter().filter(|sample| sample.role == role) {
@@ -49,7 +48,6 @@ pub(super) fn lines(samples: &[Sample], role: Role) -> BTreeMap<u32, Vec<&Sample
     lines
 }
 
-/// How many CPUs all processes of a role used, in steps of this length.
 pub(super) fn cpus(samples: &[Sample], role: Role, step: Duration) -> Vec<f64> {
     let mut used = Vec::new();
     for line in lines(samples, role).values() {

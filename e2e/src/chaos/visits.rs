@@ -1,9 +1,9 @@
-//! What clients saw.
+//! Visits of clients.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// What a client speaks.
+/// The protocol of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Protocol {
     /// HTTP/1.1.
@@ -32,14 +32,14 @@ impl Protocol {
     }
 }
 
-/// One request of a client, or the end of a stream that it had open. Times count from the begin of the run.
+/// A client's request, or the end of its open stream. Times count from the run's begin.
 #[derive(Debug, Clone)]
 pub struct Visit {
-    /// The client. It has one session.
+    /// The client, with one session.
     pub client: usize,
-    /// What it speaks.
+    /// Its protocol.
     pub protocol: Protocol,
-    /// When the request was begun; of the end of a stream: when the stream was last seen to work.
+    /// The begin of a request, or when a stream last worked.
     pub begun: Duration,
     /// When its result was known.
     pub ended: Duration,
@@ -47,31 +47,31 @@ pub struct Visit {
     pub outcome: Outcome,
 }
 
-/// What became of a request or a stream.
+/// The result of a request or stream.
 #[derive(Debug, Clone)]
 pub enum Outcome {
-    /// A backend answered as it should.
+    /// A backend answered properly.
     Answered {
         /// The pod that answered.
         backend: String,
         /// Whether the answer brought a token.
         has_token: bool,
     },
-    /// There is no good answer to a request that may have been sent.
+    /// A request that may have been sent had no good answer.
     Failed(Loss),
-    /// Nobody listened: nothing was sent, and the client tries again.
+    /// Nothing listened, so nothing was sent, and the client tries again.
     Refused(Loss),
-    /// A stream ended that was open, and on which nothing was asked.
+    /// An open stream ended without a request on it.
     Ended(Loss),
 }
 
-/// Something that went wrong.
+/// A failure.
 #[derive(Debug, Clone)]
 pub struct Loss {
-    /// What the client was told.
+    /// The client's error.
     pub reason: String,
     /// When the client began to connect. It may learn late that it is connected.
     pub opening: Duration,
-    /// The address of the Envoy that the connection led to. Nobody knows where one would have led that was refused.
+    /// The connection's Envoy; unknown for a refused one.
     pub envoy: Option<IpAddr>,
 }

@@ -15,12 +15,12 @@ pub struct Answer {
     pub headers: HeaderMap,
     /// The body.
     pub body: Bytes,
-    /// The trailers; empty if there are none.
+    /// The trailers, if any.
     pub trailers: HeaderMap,
 }
 
 impl Answer {
-    /// The name of the backend that answered, or `None` if Envoy answered without a backend.
+    /// The backend's name, or `None` if Envoy answered without one.
     #[must_use]
     pub fn backend(&self) -> Option<&str> {
         self.header("x-backend")
@@ -34,7 +34,7 @@ impl Answer {
         Seen::from_json(&self.body)
     }
 
-    /// The value of the first field of this name.
+    /// The first value of this field.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())

@@ -18,13 +18,13 @@ use crate::Tls;
 use crate::body::Body;
 use crate::{Answer, Request, poll};
 
-/// A connection for many requests: one after the other over HTTP/1.1, in parallel over HTTP/2. Dropping the value
-/// closes the connection and ends unfinished exchanges.
+/// A connection for many requests: in turn over HTTP/1.1, in parallel over HTTP/2. Dropping it ends unfinished
+/// exchanges.
 #[derive(Debug)]
 pub struct Connection {
     sender: Sender,
     task: AbortHandle,
-    /// What requests over HTTP/2 say of the connection.
+    /// The `scheme` of requests over HTTP/2.
     scheme: &'static str,
 }
 
@@ -35,7 +35,7 @@ enum Sender {
 }
 
 impl Connection {
-    /// Connects, for requests over HTTP/1.1 or over HTTP/2.
+    /// Connects over HTTP/1.1 or HTTP/2.
     ///
     /// # Errors
     /// If nothing listens there.
@@ -43,10 +43,10 @@ impl Connection {
         Self::open_from(None, address, http2).await
     }
 
-    /// As [`Connection::open`], from this address of the machine.
+    /// As [`Connection::open`], from this local address.
     ///
     /// # Errors
-    /// If nothing listens there, or the address is none of the machine's.
+    /// If nothing listens there, or the address is not local.
     pub async fn open_from(from: Option<IpAddr>, to: SocketAddr, http2: bool) -> Result<Self> {
         let Some(from) = from else {
             return Self::over(connect(to).await?, http2, "http").await;
@@ -66,17 +66,17 @@ impl Connection {
         .await
     }
 
-    /// Connects with TLS, for requests over HTTP/1.1 or over HTTP/2.
+    /// As [`Connection::open`], with TLS.
     ///
     /// # Errors
-    /// If nothing listens there, or the server's certificate is not trusted.
+    /// If nothing listens there, or the certificate is not trusted.
     #[cfg(feature = "tls")]
     pub async fn open_tls(address: SocketAddr, tls: &Tls, http2: bool) -> Result<Self> {
         let stream = tls.shake_hands(connect(address).await?, http2).await?;
         Self::over(stream, http2, "https").await
     }
 
-    /// On a stream that is connected already, for requests over HTTP/1.1 or over HTTP/2.
+    /// Uses a connected stream.
     ///
     /// # Errors
     /// If the server does not speak HTTP.
@@ -100,7 +100,7 @@ impl Connection {
         Ok(Self { sender, task, scheme })
     }
 
-    /// Whether the connection takes another request: the server may have closed it.
+    /// Whether the connection takes another request.
     pub async fn is_open(&mut self) -> bool {
         match &mut self.sender {
             Sender::Http1(sender) => sender.ready().await.is_ok(),
@@ -116,7 +116,7 @@ impl Connection {
         self.exchange(request).await?.rest().await
     }
 
-    /// Begins a request that nobody waits for. Dropping the value ends it.
+    /// Begins a request, which ends when the value is dropped.
     ///
     /// # Errors
     /// If the connection takes no more requests.
@@ -134,7 +134,7 @@ impl Connection {
         Ok(answer)
     }
 
-    /// Sends a request and reads the answer's head. The body can be read from the result.
+    /// Sends a request and reads the answer's head.
     ///
     /// # Errors
     /// If there is no HTTP answer.
@@ -167,7 +167,7 @@ impl Connection {
     }
 }
 
-/// A request that was sent, and whose answer nobody reads.
+/// A request without interest in its answer.
 pub struct UnansweredRequest(#[expect(dead_code, reason = "kept, not read")] PendingAnswer);
 
 type PendingAnswer = Pin<Box<dyn Future<Output = hyper::Result<hyper::Response<Incoming>>> + Send>>;
@@ -184,16 +184,14 @@ async fn connect(address: SocketAddr) -> Result<TcpStream> {
         .with_context(|| format!("no connection to {address}"))
 }
 
-/// An answer whose body is not read yet. Dropped before the end, it is reset: HTTP/2 cancels the stream, HTTP/1.1
-/// closes the connection.
+/// An unread answer. Dropping it early cancels an HTTP/2 stream or closes an HTTP/1.1 connection.
 #[derive(Debug)]
 pub struct Exchange {
-    /// The answer as read so far.
     head: Answer,
     body: Incoming,
-    /// Bytes of the body that were read but not asked for yet.
+    /// Bytes of the body read but not asked for yet.
     surplus: Bytes,
-    /// Set if the exchange has its own connection, which must stay open.
+    /// The exchange's own connection, which must stay open.
     connection: Option<Connection>,
 }
 
@@ -209,7 +207,7 @@ impl Exchange {
         &self.head
     }
 
-    /// The next piece of the body; `None` at the end, when the trailers are read as well.
+    /// The next piece of the body; `None` at the end, with the trailers read.
     ///
     /// # Errors
     /// If the answer is cut off.

@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::body::{self, Body, Upload};
 use crate::{Answer, Connection, Exchange};
 
-/// A request. Unless it is sent on a [`Connection`], it opens one.
+/// A request, which opens a connection unless sent on a [`Connection`].
 #[derive(Debug)]
 pub struct Request {
     address: SocketAddr,
@@ -24,7 +24,7 @@ pub struct Request {
     from: Option<IpAddr>,
 }
 
-/// An informational answer: the status, such as 100 (Continue), and headers.
+/// An informational answer: status, such as 100 (Continue), and headers.
 pub type Informational = (u16, HeaderMap);
 
 impl Request {
@@ -43,14 +43,14 @@ impl Request {
         }
     }
 
-    /// Comes from this address of the machine, if the request opens its own connection.
+    /// Sets the local address of the request's own connection.
     #[must_use]
     pub fn from(mut self, ip: impl Into<IpAddr>) -> Self {
         self.from = Some(ip.into());
         self
     }
 
-    /// Uses HTTP/2, if the request opens its own connection.
+    /// Uses HTTP/2 for the request's own connection.
     #[must_use]
     pub fn http2(mut self) -> Self {
         self.http2 = true;
@@ -64,7 +64,7 @@ impl Request {
         self
     }
 
-    /// Adds a header field. The value is sent byte for byte. Over HTTP/2, `host` is the request's authority.
+    /// Adds a header field, byte for byte. Over HTTP/2, `host` becomes the authority.
     #[must_use]
     pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         self.headers.push((name.to_owned(), value.as_ref().to_vec()));
@@ -77,7 +77,7 @@ impl Request {
         self.header("cookie", field)
     }
 
-    /// Asks the backend to add a header field to its answer.
+    /// Asks the backend to add a header field.
     #[must_use]
     pub fn answered_with(self, name: &str, value: impl AsRef<[u8]>) -> Self {
         self.header("x-answer", [name.as_bytes(), b": ", value.as_ref()].concat())
@@ -90,7 +90,7 @@ impl Request {
         self
     }
 
-    /// Makes this a POST request with a body that is sent piece by piece.
+    /// Makes this a POST request with a body in pieces.
     #[must_use]
     pub fn upload(self) -> (Self, Upload) {
         let (upload, body) = body::piecewise();
@@ -101,7 +101,7 @@ impl Request {
         (request, upload)
     }
 
-    /// Also returns a receiver of the informational answers.
+    /// Also returns a receiver of informational answers.
     #[must_use]
     pub fn informational(mut self) -> (Self, UnboundedReceiver<Informational>) {
         let (sender, receiver) = unbounded_channel();
@@ -109,7 +109,7 @@ impl Request {
         (self, receiver)
     }
 
-    /// Sends the request and reads the whole answer.
+    /// Sends the request and reads the answer.
     ///
     /// # Errors
     /// If there is no HTTP answer.
@@ -117,7 +117,7 @@ impl Request {
         self.open().await?.rest().await
     }
 
-    /// Sends the request and reads the answer's head. The body can be read from the result.
+    /// Sends the request and reads the answer's head.
     ///
     /// # Errors
     /// If there is no HTTP answer.
@@ -126,7 +126,6 @@ impl Request {
         Ok(connection.exchange(self).await?.with(connection))
     }
 
-    /// Converts the request: for HTTP/2 with the `scheme` of the connection, else for HTTP/1.1.
     pub(super) fn into_hyper(self, scheme: Option<&str>) -> Result<hyper::Request<Body>> {
         let (hosts, headers): (Vec<_>, Vec<_>) =
             (self.headers.into_iter()).partition(|(name, _)| name.eq_ignore_ascii_case("host"));
@@ -151,7 +150,6 @@ impl Request {
         let mut request = request.body(self.body)?;
         if let Some(sender) = self.informational {
             hyper::ext::on_informational(&mut request, move |response| {
-                // The test may have dropped the receiver.
                 let _ = sender.send((response.status().as_u16(), response.headers().clone()));
             });
         }

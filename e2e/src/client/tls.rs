@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// The certificate authorities that a client trusts, and the server name that it asks for.
+/// A client's trusted certificate authorities, and the server name that it asks for.
 #[derive(Debug, Clone)]
 pub struct Tls {
     config: Arc<ClientConfig>,
@@ -18,7 +18,7 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Trusts the certificate authorities in `roots` (PEM), and asks for the server of this name or address.
+    /// Trusts the certificate authorities in `roots` (PEM) for this server name or address.
     ///
     /// # Errors
     /// If `roots` is not PEM, or `server` is not a valid name.

@@ -7,8 +7,7 @@ use anyhow::Result;
 
 use crate::{Answer, Envoy, Request};
 
-/// A client that keeps cookies and drops those that an answer ends, as a browser does. It ignores Path, Domain and
-/// Expires: tests check those.
+/// A client that keeps and drops cookies as a browser does, but ignores Path, Domain and Expires.
 #[derive(Debug, Clone)]
 pub struct Visitor {
     address: SocketAddr,
@@ -22,7 +21,7 @@ impl Visitor {
         Self::of(envoy.address())
     }
 
-    /// A visitor without cookies for the proxy at this address.
+    /// A visitor without cookies for this proxy.
     #[must_use]
     pub fn of(address: SocketAddr) -> Self {
         Self {
@@ -39,7 +38,7 @@ impl Visitor {
         self.send(Request::get(self.address, path)).await
     }
 
-    /// Sends this request with the visitor's cookies, and keeps those of the answer.
+    /// Sends this request with the visitor's cookies, and keeps the answer's.
     ///
     /// # Errors
     /// If there is no HTTP answer.
@@ -49,7 +48,7 @@ impl Visitor {
         Ok(answer)
     }
 
-    /// Adds the visitor's present cookies to this request.
+    /// Adds the visitor's cookies to this request.
     #[must_use]
     pub fn bring(&self, request: Request) -> Request {
         if self.cookies.is_empty() {
@@ -80,13 +79,13 @@ impl Visitor {
         self.cookies.keys().map(String::as_str).collect()
     }
 
-    /// The value of one of the visitor's cookies.
+    /// The value of a cookie.
     #[must_use]
     pub fn cookie(&self, name: &str) -> Option<&str> {
         self.cookies.get(name).map(String::as_str)
     }
 
-    /// Gives the visitor a cookie without an answer.
+    /// Sets a cookie without an answer.
     pub fn keep(&mut self, name: &str, value: &str) {
         self.cookies.insert(name.to_owned(), value.to_owned());
     }

@@ -10,21 +10,21 @@ use super::Config;
 use super::json::{address, each_item, each_object, merge, push};
 
 impl Config {
-    /// Sets the backends of the first cluster.
+    /// Sets the first cluster's backends.
     #[must_use]
     pub fn backends<'a>(mut self, backends: impl IntoIterator<Item = &'a Backend>) -> Self {
         self.load_assignment()["endpoints"] = endpoints(backends.into_iter().map(Backend::address));
         self
     }
 
-    /// Sets the backends of the first cluster by their addresses.
+    /// Sets the first cluster's backends by address.
     #[must_use]
     pub fn backend_addresses(mut self, addresses: &[SocketAddr]) -> Self {
         self.load_assignment()["endpoints"] = endpoints(addresses.iter().copied());
         self
     }
 
-    /// Replaces the backends that the files in `envoy-configs/` name, 127.0.0.1:8081 to 8083, in every cluster.
+    /// Replaces the backends in `envoy-configs/`, 127.0.0.1:8081 to 8083, in every cluster.
     #[must_use]
     pub fn three_backends(mut self, backends: &[Backend; 3]) -> Self {
         let examples = [8081, 8082, 8083].map(|port| address("127.0.0.1", port));
@@ -43,7 +43,7 @@ impl Config {
         self
     }
 
-    /// Sets the backends of the cluster of this name.
+    /// Sets this cluster's backends.
     #[must_use]
     pub fn backends_of<'a>(mut self, cluster: &str, backends: impl IntoIterator<Item = &'a Backend>) -> Self {
         let own = endpoints(backends.into_iter().map(Backend::address));
@@ -55,15 +55,13 @@ impl Config {
         self
     }
 
-    /// The first cluster's name, and how many backends it has.
     pub(crate) fn first_cluster(&mut self) -> (String, usize) {
         let name = self.cluster_mut()["name"].as_str().unwrap_or_default().to_owned();
         let hosts = self.load_assignment()["endpoints"][0]["lb_endpoints"].as_array();
         (name, hosts.map_or(0, Vec::len))
     }
 
-    /// Sets the health that the control plane reports for a backend, such as `DRAINING`. The backend must already be in
-    /// the first cluster.
+    /// Sets the health that the control plane reports for a backend of the first cluster, such as `DRAINING`.
     #[must_use]
     pub fn health(mut self, backend: SocketAddr, status: &str) -> Self {
         let at = endpoint(backend);
@@ -75,7 +73,7 @@ impl Config {
         self
     }
 
-    /// Adds a copy of the first cluster, with other backends.
+    /// Adds a copy of the first cluster with other backends.
     #[must_use]
     pub fn another_cluster<'a>(mut self, name: &str, backends: impl IntoIterator<Item = &'a Backend>) -> Self {
         let mut cluster = self.cluster_mut().clone();
@@ -86,14 +84,14 @@ impl Config {
         self
     }
 
-    /// Merges a patch into the first cluster (RFC 7396).
+    /// Merges a patch (RFC 7396) into the first cluster.
     #[must_use]
     pub fn cluster(mut self, patch: &Value) -> Self {
         merge(self.cluster_mut(), patch);
         self
     }
 
-    /// The first cluster sends its requests over HTTP/2.
+    /// Sends the first cluster's requests over HTTP/2.
     #[must_use]
     pub fn http2_upstream(self) -> Self {
         self.cluster(&json!({"typed_extension_protocol_options": {
@@ -104,7 +102,7 @@ impl Config {
         }}))
     }
 
-    /// The first cluster checks its backends' health at `/healthz`, several times a second.
+    /// Checks the first cluster's backends at `/healthz`, several times a second.
     #[must_use]
     pub fn health_checks(self) -> Self {
         self.cluster(&json!({

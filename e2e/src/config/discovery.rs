@@ -1,4 +1,4 @@
-//! Resources that Envoy discovers from files while it runs (EDS, RDS, LDS, ECDS).
+//! Resources that Envoy discovers from files (EDS, RDS, LDS, ECDS).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,18 +11,17 @@ use crate::Keyring;
 use super::json::{each_item, each_object, merge};
 use super::{Config, read_yaml};
 
-/// The file name of the bootstrap configuration.
 pub(crate) const BOOTSTRAP: &str = "envoy.json";
 
-/// The files for resources that the file of `envoy-configs/` has inline and a test makes Envoy discover.
+/// Files for resources that are inline in `envoy-configs/`.
 const ENDPOINTS: &str = "eds.yaml";
 const ROUTES: &str = "rds.yaml";
 pub(super) const LISTENERS: &str = "lds.yaml";
 
-/// The file that `module-sds.yaml` discovers its secret from.
+/// The secret's file in `module-sds.yaml`.
 const SECRETS: &str = "envoy-configs/sds/keyring.yaml";
 
-/// The file that `ecds.yaml` discovers the filter from.
+/// The filter's file in `ecds.yaml`.
 const FILTER: &str = "envoy-configs/ecds/limpet.yaml";
 
 impl Config {
@@ -66,7 +65,7 @@ impl Config {
         self.discover(LISTENERS, &listeners)
     }
 
-    /// Makes Envoy discover the filter from this file of `envoy-configs/` instead of the one that `ecds.yaml` names.
+    /// Discovers the filter from this file of `envoy-configs/`.
     ///
     /// # Errors
     /// If the file does not exist or is not YAML.
@@ -75,7 +74,7 @@ impl Config {
         Ok(self)
     }
 
-    /// Makes the secret of `module-sds.yaml` this keyring.
+    /// Makes this keyring the secret of `module-sds.yaml`.
     #[must_use]
     pub fn keyring(mut self, keyring: &Keyring) -> Self {
         self.each_file(|file| {
@@ -88,7 +87,7 @@ impl Config {
         self
     }
 
-    /// Makes Envoy discover these secrets instead of those of `module-sds.yaml`.
+    /// Replaces the discovered secrets of `module-sds.yaml`.
     #[must_use]
     pub fn secrets(mut self, secrets: &Value) -> Self {
         self.discovered
@@ -103,10 +102,6 @@ impl Config {
         self
     }
 
-    /// All of Envoy's files in this directory, by file name, with the filter under test.
-    ///
-    /// # Errors
-    /// If the build of the filter is missing.
     pub(crate) fn files(&self, directory: &Path) -> Result<BTreeMap<String, Value>> {
         let parts = self.discovered.iter().map(|(path, part)| (file_name(path), part));
         let mut files = BTreeMap::new();
@@ -130,7 +125,6 @@ impl Config {
         self.discovered.values_mut().for_each(change);
     }
 
-    /// The first listener, in the bootstrap or in a discovered file.
     pub(super) fn listener(&mut self) -> &mut Value {
         match self.discovered.get_mut(LISTENERS) {
             Some(file) => &mut file["resources"][0],
@@ -138,7 +132,6 @@ impl Config {
         }
     }
 
-    /// The first listener's name.
     pub(crate) fn listener_name(&self) -> &str {
         let listener = match self.discovered.get(LISTENERS) {
             Some(file) => &file["resources"][0],
@@ -147,7 +140,6 @@ impl Config {
         listener["name"].as_str().unwrap_or_default()
     }
 
-    /// The names of all listeners.
     pub(crate) fn listener_names(&self) -> Vec<String> {
         let listeners = self.listeners();
         let names = listeners.as_array().into_iter().flatten();
@@ -156,7 +148,6 @@ impl Config {
             .collect()
     }
 
-    /// The first listener's routes, in the bootstrap or in a discovered file.
     pub(super) fn route_config(&mut self) -> &mut Value {
         if self.discovered.contains_key(ROUTES) {
             self.discovered_resource(ROUTES)
@@ -165,12 +156,10 @@ impl Config {
         }
     }
 
-    /// The first listener's first route.
     pub(crate) fn first_route(&mut self) -> &mut Value {
         &mut self.route_config()["virtual_hosts"][0]["routes"][0]
     }
 
-    /// The first cluster's endpoints, in the bootstrap or in a discovered file.
     pub(super) fn load_assignment(&mut self) -> &mut Value {
         let source = &self.cluster_mut()["eds_cluster_config"]["eds_config"]["path_config_source"];
         match source["path"].as_str().map(str::to_owned) {
@@ -179,17 +168,11 @@ impl Config {
         }
     }
 
-    /// The first resource of a discovered file.
     fn discovered_resource(&mut self, path: &str) -> &mut Value {
         &mut self.discovered.entry(path.to_owned()).or_default()["resources"][0]
     }
 }
 
-/// Reads the files of `envoy-configs/` that a configuration discovers resources from. The result has them by the path
-/// in the configuration.
-///
-/// # Errors
-/// If one of them does not exist or is not YAML.
 pub(super) fn read_files(bootstrap: &mut Value) -> Result<BTreeMap<String, Value>> {
     let mut paths = Vec::new();
     each_object(bootstrap, &mut |object| {
@@ -210,12 +193,10 @@ pub(super) fn watched(path: &str) -> Value {
     json!({"path_config_source": {"path": path}, "resource_api_version": "V3"})
 }
 
-/// The name of the file that the filter is discovered from, in Envoy's directory.
 pub(crate) fn discovered_filter() -> String {
     file_name(FILTER)
 }
 
-/// The name of a discovered file in Envoy's directory, which has all files as JSON.
 fn file_name(path: &str) -> String {
     let path = Path::new(path.trim_start_matches("envoy-configs/")).with_extension("json");
     path.to_string_lossy().replace('/', "-")

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// JSON Merge Patch (RFC 7396): objects are merged, null removes, everything else replaces.
+/// JSON Merge Patch (RFC 7396).
 pub(crate) fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();
@@ -20,7 +20,6 @@ pub(crate) fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-/// Calls `visit` with every wasm filter's configuration in `value`.
 pub(crate) fn each_wasm(value: &mut Value, visit: &mut dyn FnMut(&mut Map<String, Value>)) {
     each_object(value, &mut |object| {
         let kind = object.get("@type").and_then(Value::as_str);

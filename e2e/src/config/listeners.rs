@@ -6,7 +6,7 @@ use super::Config;
 use super::json::{each_item, each_wasm, merge, push};
 
 impl Config {
-    /// Adds a copy of the first listener, with another name and another configuration of the filter.
+    /// Adds a copy of the first listener with another filter configuration.
     #[must_use]
     pub fn another_listener(mut self, name: &str, filter: &Value) -> Self {
         let mut listener = self.listener().clone();
@@ -16,20 +16,20 @@ impl Config {
         self
     }
 
-    /// Sets the filter's configuration, in every listener and in the file that it is discovered from.
+    /// Sets the filter's configuration everywhere, also in its discovered file.
     #[must_use]
     pub fn filter(mut self, filter: &Value) -> Self {
         self.each_file(|file| set_filter(file, filter));
         self
     }
 
-    /// Sets a filter configuration with one policy, `web`, as the default, and `default` as its scope.
+    /// As [`Config::filter`], with [`filter_with`].
     #[must_use]
     pub fn policy(self, policy: &Value) -> Self {
         self.filter(&filter_with(policy))
     }
 
-    /// Sets which environment variables the filter may read.
+    /// Sets the environment variables that the filter may read.
     #[must_use]
     pub fn filter_environment(mut self, variables: &[&str]) -> Self {
         self.each_file(|file| {
@@ -40,28 +40,28 @@ impl Config {
         self
     }
 
-    /// Merges a patch into the first listener (RFC 7396).
+    /// Merges a patch (RFC 7396) into the first listener.
     #[must_use]
     pub fn change_listener(mut self, patch: &Value) -> Self {
         merge(self.listener(), patch);
         self
     }
 
-    /// Merges a patch into the connection manager of the first listener (RFC 7396).
+    /// Merges a patch (RFC 7396) into the first listener's connection manager.
     #[must_use]
     pub fn connection_manager(mut self, patch: &Value) -> Self {
         merge(self.hcm(), patch);
         self
     }
 
-    /// Asks the clients of a replaced listener at once to close their connections. By default Envoy takes 5 s for that,
-    /// but the harness ends such a listener sooner (`--drain-time-s`), which would cut connections in mid-request.
+    /// Asks clients of a replaced listener at once to close connections. Envoy takes 5 s by default, but the harness
+    /// ends such a listener sooner (`--drain-time-s`), which would cut requests off.
     #[must_use]
     pub fn quick_drain(self) -> Self {
         self.connection_manager(&json!({"drain_timeout": "0.1s"}))
     }
 
-    /// Adds filters in front of those of the first listener.
+    /// Adds filters in front of the first listener's.
     #[must_use]
     pub fn prepend_filters(mut self, filters: &Value) -> Self {
         if let (Some(present), Some(new)) = (self.hcm()["http_filters"].as_array_mut(), filters.as_array()) {
@@ -70,14 +70,14 @@ impl Config {
         self
     }
 
-    /// Merges a patch into every route of the first listener (RFC 7396).
+    /// Merges a patch (RFC 7396) into every route of the first listener.
     #[must_use]
     pub fn route(mut self, patch: &Value) -> Self {
         each_item(self.routes_mut(), |route| merge(route, patch));
         self
     }
 
-    /// Makes any other change to the first listener's route configuration.
+    /// Changes the first listener's route configuration.
     #[must_use]
     pub fn route_configuration(mut self, change: impl FnOnce(&mut Value)) -> Self {
         change(self.route_config());
@@ -91,7 +91,7 @@ impl Config {
         self
     }
 
-    /// Every route enables the strict `stateful_session` filter and disables the other one.
+    /// Enables only the strict `stateful_session` filter on every route.
     #[must_use]
     pub fn strict_routes(self) -> Self {
         self.strict_filter().route(&json!({"typed_per_filter_config": {
@@ -106,7 +106,7 @@ impl Config {
         }}))
     }
 
-    /// Every route enables both `stateful_session` filters, for strict policies whose sessions move.
+    /// Enables both `stateful_session` filters on every route, for strict policies whose sessions move.
     #[must_use]
     pub fn moving_strict_routes(self) -> Self {
         self.strict_filter().route(&json!({"typed_per_filter_config": {
@@ -117,8 +117,7 @@ impl Config {
         }}))
     }
 
-    /// Adds the strict `stateful_session` filter behind the other one, disabled as in `two-policies.yaml`, unless the
-    /// chain has it.
+    /// Adds the strict `stateful_session` filter behind the other one, disabled as in `two-policies.yaml`, if missing.
     #[must_use]
     pub fn strict_filter(mut self) -> Self {
         let Some(filters) = self.hcm()["http_filters"].as_array_mut() else {
@@ -139,7 +138,7 @@ impl Config {
         self
     }
 
-    /// Removes Limpet from the chain. The filters around it stay.
+    /// Removes Limpet from the chain, but not the filters around it.
     #[must_use]
     pub fn without_limpet(mut self) -> Self {
         if let Some(filters) = self.hcm()["http_filters"].as_array_mut() {
@@ -148,7 +147,7 @@ impl Config {
         self
     }
 
-    /// Removes everything from the chain that removes internal headers sent by clients.
+    /// Removes from the chain what removes clients' internal headers.
     #[must_use]
     pub fn without_header_removal(mut self) -> Self {
         self.route_config()["request_headers_to_remove"] = json!([]);
@@ -169,7 +168,7 @@ impl Config {
     }
 }
 
-/// A filter configuration with one policy, `web`, as the default, and `default` as its scope.
+/// A filter configuration with the default policy `web` and the scope `default`.
 #[must_use]
 pub fn filter_with(policy: &Value) -> Value {
     json!({

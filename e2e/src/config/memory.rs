@@ -1,4 +1,4 @@
-//! A limit to the memory of the wasm filter's VM, so that a test can fill it.
+//! A limit to the wasm VM's memory, so that tests can fill it.
 
 use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
@@ -9,11 +9,11 @@ use super::Config;
 use super::json::each_wasm;
 use crate::tools;
 
-/// The id of the section that has the limits of a module's memory (WebAssembly, "Binary Format", "Modules").
+/// The section of memory limits (WebAssembly, "Binary Format", "Modules").
 const MEMORY_SECTION: u8 = 5;
 
 impl Config {
-    /// Lets the memory of the filter's VM grow by this many pages of 64 KiB, and no more.
+    /// Lets the VM's memory grow by at most this many pages of 64 KiB.
     ///
     /// # Errors
     /// If the wasm filter is not built, or has no memory of its own.
@@ -28,9 +28,8 @@ impl Config {
     }
 }
 
-/// The module with a limit in its memory section.
 fn limited(module: &[u8], pages: u32) -> Result<Vec<u8>> {
-    // Behind the magic number and the version.
+    // Behind magic number and version.
     let mut at = 8;
     while let Some(id) = module.get(at) {
         let (length, content) = number(module, at + 1)?;
@@ -51,7 +50,7 @@ fn limited(module: &[u8], pages: u32) -> Result<Vec<u8>> {
     anyhow::bail!("no memory section")
 }
 
-/// A number in LEB128, and the position behind it.
+/// A LEB128 number and the position behind it.
 fn number(module: &[u8], mut at: usize) -> Result<(u32, usize)> {
     let (mut value, mut shift) = (0, 0);
     loop {

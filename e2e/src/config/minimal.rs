@@ -7,10 +7,10 @@ use super::Config;
 use crate::tools;
 
 impl Config {
-    /// Removes the parts of the chain that this configuration does not need.
+    /// Removes what `limpet check --minimal` finds unneeded.
     ///
     /// # Errors
-    /// If the command cannot say so, or names none.
+    /// If it finds nothing.
     pub fn minimal(mut self) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("envoy.json");
@@ -25,7 +25,7 @@ impl Config {
         let places = findings.iter().filter(is_unneeded);
         let mut places: Vec<&str> = places.filter_map(|finding| finding["path"].as_str()).collect();
         ensure!(!places.is_empty(), "nothing is unneeded: {said}");
-        // What stands later in a list goes first, so that the other places stay.
+        // Later places first, so that the others stay.
         places.sort_unstable();
         for place in places.into_iter().rev() {
             let (list, index) = place.rsplit_once('[').context("not in a list")?;

@@ -10,32 +10,28 @@ use super::discovery::{LISTENERS, watched};
 use super::json::{address, each_item, each_wasm, merge};
 use crate::Build;
 
-/// The file that an Envoy of the pool discovers its clusters from. Its listeners come from [`LISTENERS`]. Files are
-/// written in the order of their names, and Envoy refuses a cluster whose endpoints are to come from no file.
+/// The clusters' file of a pooled Envoy; [`LISTENERS`] has the listeners. Its name sorts behind the endpoints' file,
+/// which Envoy needs first.
 const CLUSTERS: &str = "xds-clusters.yaml";
 
-/// What an Envoy of the pool has of a test.
 pub(crate) enum Part<'a> {
-    /// Nothing: it waits for the next one.
     Nothing,
-    /// Everything but the listeners, which Envoy refuses before their clusters are there.
+    /// Everything but the listeners, which Envoy refuses before their clusters.
     Clusters(&'a Config),
-    /// Everything.
     All(&'a Config),
 }
 
 impl Config {
-    /// Asks for an Envoy of its own, for a test that looks at the whole process, restarts it, or changes what outlives
-    /// listeners and clusters: memory, tables of clients, the filter's VM.
+    /// Asks for an Envoy of its own, to test the whole process, its restart, or what outlives listeners and clusters:
+    /// memory, tables of clients, the filter's VM.
     #[must_use]
     pub fn alone(mut self) -> Self {
         self.alone = true;
         self
     }
 
-    /// The configuration of an Envoy that can serve this one and others like it, before it serves any: with the same
-    /// bootstrap, environment and workers, but without listeners and clusters. `None` if no other test may have the
-    /// same Envoy.
+    /// The configuration of a pooled Envoy for this one and others: same bootstrap, environment and workers, no
+    /// listeners and clusters. `None` if it cannot be shared.
     pub(crate) fn of_pool(&self) -> Option<Self> {
         let discovers = self.bootstrap.get("dynamic_resources");
         if self.alone
@@ -65,7 +61,6 @@ impl Config {
         Some(pooled.admin_port(0).serving(&Part::Nothing, 0))
     }
 
-    /// Whether this and another one, both of [`Config::of_pool`], are the same.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.workers == other.workers
             && self.build == other.build
@@ -73,30 +68,27 @@ impl Config {
             && self.environment == other.environment
     }
 
-    /// Whether a policy holds sessions by address. The table of clients outlives listeners and clusters.
+    /// Whether sessions are held by address, in a table that outlives listeners and clusters.
     fn has_clients(&self) -> bool {
         self.has_field("source")
     }
 
-    /// Whether Envoy discovers the filter. Its subscription outlives the listener while that drains, and would be the
-    /// first to get what the next test discovers.
+    /// Whether Envoy discovers the filter: its subscription outlives the draining listener, and would take the next
+    /// test's filter.
     fn discovers_filter(&self) -> bool {
         self.has_field("config_discovery")
     }
 
-    /// Whether a field of this name is anywhere, in the filter's configuration, too.
     fn has_field(&self, name: &str) -> bool {
         let field = format!("\"{name}\":");
         let mut texts = self.discovered.values().chain([&self.bootstrap]).map(Value::to_string);
         texts.any(|text| text.replace('\\', "").contains(&field))
     }
 
-    /// Whether the filter under test is in VMs.
     pub(crate) fn has_vms(&self) -> bool {
         !matches!(self.tested_build(), Ok(Build::Module))
     }
 
-    /// The VMs of the filter, each once.
     fn vm_configs(&self) -> Vec<Value> {
         let mut found = Vec::new();
         if !self.has_vms() {
@@ -114,7 +106,6 @@ impl Config {
         found
     }
 
-    /// This configuration of an Envoy of the pool, with a part of a test's.
     pub(crate) fn serving(&self, part: &Part<'_>, version: u32) -> Self {
         let mut pooled = self.clone();
         let (clusters, listeners) = match part {
@@ -145,10 +136,6 @@ impl Config {
         pooled
     }
 
-    /// That this differs from another one in what Envoy discovers from files, and in nothing else.
-    ///
-    /// # Errors
-    /// If it differs in the bootstrap.
     pub(crate) fn ensure_same_bootstrap(&self, other: &Self) -> Result<()> {
         ensure!(
             self.bootstrap == other.bootstrap,
@@ -176,8 +163,7 @@ impl Config {
     }
 }
 
-/// A listener with a wasm filter in this VM, which no client asks. Without it, Envoy would end the VM with the test
-/// that has it, and compile the filter again for the next one.
+/// An unused listener with a wasm filter in this VM, which Envoy would otherwise end and compile again.
 fn keeper((number, vm_config): (usize, &Value)) -> Value {
     let filter = json!({
         "keys": [{"id": 1, "inline": STANDARD.encode([0; 32])}],
@@ -208,8 +194,8 @@ fn keeper((number, vm_config): (usize, &Value)) -> Value {
     }]}]})
 }
 
-/// Makes the filter's configuration another one in each version, by spaces behind it. Envoy remembers which ones a VM
-/// has refused, and does not let the filter say why a second time.
+/// Adds a version's number of spaces: Envoy remembers configurations that a VM refused, and would not let the filter
+/// say why again.
 fn tell_apart(wasm: &mut Map<String, Value>, version: u32) {
     let text = wasm
         .get_mut("config")

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{Request, poll};
 
-/// Within this time, the wasm filter hands over what it has counted: there is nothing in Envoy to wait for.
+/// The wasm filter hands over its counts in this time, without an event.
 pub(super) const HANDED_OVER: Duration = Duration::from_millis(400);
 
 /// The admin interface of an Envoy.
@@ -24,20 +24,19 @@ impl Admin {
         Self(address)
     }
 
-    /// The admin interface whose address Envoy has written to a file (`--admin-address-path`); `None` if it has not
-    /// done so yet.
+    /// The admin interface at the address in this file (`--admin-address-path`); `None` before it is written.
     pub(crate) fn read(file: &Path) -> Option<Self> {
         let text = std::fs::read_to_string(file).ok()?;
         text.trim().parse().ok().map(Self)
     }
 
-    /// The address that it listens at.
+    /// Its address.
     #[must_use]
     pub fn address(self) -> SocketAddr {
         self.0
     }
 
-    /// Whether Envoy is ready: its listeners exist, and they wait for nothing.
+    /// Whether Envoy is ready: its listeners exist and wait for nothing.
     pub async fn ready(self) -> bool {
         let answer = Request::get(self.0, "/ready").send().await;
         answer.is_ok_and(|answer| answer.status == 200)
@@ -55,7 +54,7 @@ impl Admin {
         Ok(String::from_utf8_lossy(&answer.body).into_owned())
     }
 
-    /// The value of one of Envoy's counters or gauges; 0 if it does not exist yet.
+    /// The value of a counter or gauge; 0 if it does not exist yet.
     ///
     /// # Errors
     /// If there is no answer.
@@ -63,8 +62,7 @@ impl Admin {
         Ok(self.stats(name).await?.get(name).copied().unwrap_or(0))
     }
 
-    /// All counters and gauges whose names match a regular expression. Those of the wasm filter tell of every request
-    /// that was answered before.
+    /// The counters and gauges whose names match a regular expression, up to date with all answered requests.
     ///
     /// # Errors
     /// If there is no answer.
@@ -98,7 +96,7 @@ impl Admin {
     /// Waits until a counter or gauge has this value.
     ///
     /// # Errors
-    /// If it does not have it after half a minute.
+    /// If it does not after half a minute.
     pub async fn until_stat(self, name: &str, value: u64) -> Result<()> {
         let what = format!("{name} to be {value}");
         poll::until(&what, async || (self.stat(name).await.ok()? == value).then_some(())).await
@@ -115,7 +113,7 @@ impl Admin {
             .as_array()
             .context("Envoy has no listeners")?
         {
-            // Listeners without a socket address listen at a path.
+            // Other listeners listen at a path.
             if let Some(socket) = listener["local_address"].get("socket_address") {
                 let name = listener["name"].as_str().unwrap_or_default();
                 let ip = socket["address"].as_str().unwrap_or_default();

@@ -1,8 +1,8 @@
 //! Envoys that serve one test after another.
 //!
-//! A process starts in a third of a second, and compiles the wasm filter for more than a second. A running Envoy takes
-//! listeners and clusters in milliseconds. One test at a time has an Envoy, so it finds what a process of its own would
-//! have: its names, its counters from 0, and no other test's requests. Only a test that succeeds gives its Envoy back.
+//! A process starts in a third of a second and compiles the wasm filter in more than one; new listeners and clusters
+//! take milliseconds. A test has its Envoy for itself, with its own names and counters from 0, and gives it back only
+//! if it succeeds.
 
 use std::collections::VecDeque;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError, mpsc};
@@ -18,10 +18,10 @@ use super::run::RunDirectory;
 use crate::config::Part;
 use crate::{Config, Request, poll};
 
-/// How many Envoys are kept: for each of three kinds as many as tests run at once. Each has 100 MB with a wasm filter.
+/// The most Envoys: three kinds for as many tests as run at once, with 100 MB each for a wasm filter.
 const MOST: usize = 12;
 
-/// Envoy's statistics of a discovery: the manager, the discovery, and what is not ready yet.
+/// Statistics: the manager, the discovery and the gauge of warming resources.
 const CLUSTERS: (&str, &str, &str) = ("cluster_manager", "cds", "warming_clusters");
 const LISTENERS: (&str, &str, &str) = ("listener_manager", "lds", "total_listeners_warming");
 
@@ -31,7 +31,7 @@ static POOL: Mutex<Pool> = Mutex::new(Pool {
 });
 
 struct Pool {
-    /// Those that serve no test, the one that rests the longest first.
+    /// The longest at rest first.
     resting: VecDeque<(Pooled, Instant)>,
     started: usize,
 }
@@ -41,14 +41,13 @@ impl Pool {
         POOL.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An Envoy with this configuration that has rested, or what to do instead.
     fn next(&mut self, kind: &Config) -> Next {
         let place = self.resting.iter().position(|(pooled, _)| pooled.config.is(kind));
         let rested = place
             .and_then(|place| self.resting.get(place))
             .map(|(_, since)| since.elapsed());
         match (place, rested) {
-            // Only a VM of the wasm filter still has something to hand over.
+            // Only the wasm filter's VM still hands over counts.
             (Some(place), Some(rested)) if rested >= HANDED_OVER || !kind.has_vms() => self
                 .resting
                 .remove(place)
@@ -64,7 +63,7 @@ impl Pool {
         }
     }
 
-    /// Ends one that rests: the first that no second test wanted, or else the one that rests the longest.
+    /// Ends a resting Envoy: the first that served one test only, or the longest at rest.
     fn give_up_one(&mut self) -> bool {
         let unwanted = self.resting.iter().position(|(pooled, _)| pooled.version <= 2);
         self.resting.remove(unwanted.unwrap_or(0)).is_some()
@@ -77,29 +76,25 @@ enum Next {
     Wait,
 }
 
-/// An Envoy of the pool.
 #[derive(Debug)]
 pub(super) struct Pooled {
     pub(super) process: Process,
     pub(super) run: RunDirectory,
     pub(super) admin: Admin,
-    /// Its own configuration, without that of a test.
+    /// Its own configuration, without a test's.
     config: Config,
-    /// Two for each test: what it has, and nothing.
+    /// Two for each test: serving it, and empty.
     version: u32,
-    /// How long the log and the access log were when its test began.
+    /// The lengths of the logs when the test began.
     written: [usize; 2],
 }
 
-/// An Envoy of the pool that serves a test. It goes back when the value is dropped.
+/// An Envoy of the pool that serves a test, given back when dropped.
 #[derive(Debug)]
 pub(super) struct Lease(Option<Pooled>);
 
 impl Lease {
-    /// Lets an Envoy of the pool serve this configuration. `kind` is its [`Config::of_pool`].
-    ///
-    /// # Errors
-    /// If none starts, or if Envoy refuses the configuration; the error contains the end of its log.
+    /// Lets an Envoy of the pool serve this configuration, whose [`Config::of_pool`] is `kind`.
     pub(super) async fn take(kind: Config, test: &Config) -> Result<Self> {
         let (lease, accepted) = Self::offer(kind, test).await?;
         if !accepted {
@@ -111,17 +106,13 @@ impl Lease {
         Ok(lease)
     }
 
-    /// Offers this configuration to an Envoy of the pool, and says whether Envoy takes it. `kind` is its
-    /// [`Config::of_pool`].
-    ///
-    /// # Errors
-    /// If none starts, or if it is not settled in time.
+    /// As [`Lease::take`], but returns whether Envoy accepts the configuration.
     pub(super) async fn offer(kind: Config, test: &Config) -> Result<(Self, bool)> {
         let pooled = loop {
             let next = Pool::get().next(&kind);
             match next {
                 Next::Take(pooled) if pooled.process.has_ended().is_none() => break *pooled,
-                // It may have ended while it rested.
+                // It may have ended at rest.
                 Next::Take(_) => Pool::get().started -= 1,
                 Next::Start => break Pooled::start(kind).await.inspect_err(|_| Pool::get().started -= 1)?,
                 Next::Wait => tokio::time::sleep(HANDED_OVER / 10).await,
@@ -135,10 +126,6 @@ impl Lease {
         served.map(|accepted| (lease, accepted))
     }
 
-    /// The Envoy.
-    ///
-    /// # Errors
-    /// Never before the value is dropped.
     pub(super) fn envoy(&self) -> Result<&Pooled> {
         self.0.as_ref().context("the Envoy went back to the pool")
     }
@@ -149,19 +136,16 @@ impl Lease {
         served.with_context(|| format!("Envoy's log ends with:\n{}", pooled.run.log_tail()))
     }
 
-    /// What Envoy has logged since its test began.
     pub(super) fn log(&self) -> Result<String> {
         let pooled = self.envoy()?;
         Ok(pooled.run.output("stderr")?.split_off(pooled.written[0]))
     }
 
-    /// The access log since its test began.
     pub(super) fn access_log(&self) -> Result<String> {
         let pooled = self.envoy()?;
         Ok(pooled.run.output("stdout")?.split_off(pooled.written[1]))
     }
 
-    /// What Envoy discovers when the configuration of its test is this one.
     pub(super) fn discovered(&self, test: &Config) -> Result<Config> {
         let pooled = self.envoy()?;
         Ok(pooled.config.serving(&Part::All(test), pooled.version))
@@ -204,9 +188,8 @@ impl Pooled {
         })
     }
 
-    /// Whether Envoy takes what this test has.
     async fn serve(&mut self, test: &Config) -> Result<bool> {
-        // What the last test had refused.
+        // Counters of the last test's refusals.
         self.reset_counters().await?;
         self.until_settled(LISTENERS).await?;
         self.until_settled(CLUSTERS).await?;
@@ -227,14 +210,12 @@ impl Pooled {
         reset.send().await.map(drop)
     }
 
-    /// Takes away what the last test had. Envoy does so while it rests.
     fn empty(&mut self) -> Result<()> {
         self.version += 1;
         self.run.update(&self.config.serving(&Part::Nothing, self.version))
     }
 
-    /// Waits until Envoy has applied the current version, with nothing of it warming, or has refused it. Returns
-    /// whether it took it.
+    /// Waits until Envoy has applied the current version without warming resources, or refused it. Returns which.
     async fn until_settled(&self, (manager, discovery, warming): (&str, &str, &str)) -> Result<bool> {
         let stats = format!("/stats?filter=^{manager}.({discovery}.(version_text|update_rejected)|{warming})$");
         let applied = format!("{manager}.{discovery}.version_text: \"{}\"", self.version);
@@ -249,8 +230,7 @@ impl Pooled {
     }
 }
 
-/// Runs this on a thread that ends with the program. `setpriv` lets a process end with the thread that started it, and
-/// each test has a thread.
+/// Runs `work` on a thread that ends with the program, as `setpriv` ends a process with the thread that started it.
 fn on_lasting_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     type Work = Box<dyn FnOnce() + Send>;
     static THREAD: LazyLock<mpsc::Sender<Work>> = LazyLock::new(|| {
@@ -259,7 +239,7 @@ fn on_lasting_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stati
         sender
     });
     let (done, result) = mpsc::channel();
-    // If the thread has ended, so has the sender of the result.
+    // If the thread has ended, so has the result's sender.
     let _ = THREAD.send(Box::new(move || drop(done.send(work()))));
     result.recv().context("the thread has ended")
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use super::run::RunDirectory;
 use crate::Config;
 
-/// A process that is killed when its last copy is dropped.
+/// A process killed with its last copy.
 #[derive(Debug, Clone)]
 pub(super) struct Process {
     id: u32,
@@ -20,7 +20,7 @@ pub(super) struct Process {
 struct Killed(Child);
 
 impl Process {
-    /// Starts `command`: Envoy with further arguments, or a program that passes its arguments on to Envoy.
+    /// Starts `command`: Envoy, or a program that passes on its arguments.
     pub(super) fn start(mut command: Command, config: &Config, run: &RunDirectory) -> Result<Self> {
         let child = command
             .arg("-c")
@@ -47,13 +47,11 @@ impl Process {
         self.id
     }
 
-    /// The exit status, if the process has ended.
     pub(super) fn has_ended(&self) -> Option<ExitStatus> {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         child.0.try_wait().ok().flatten()
     }
 
-    /// Kills the process.
     pub(super) fn end(&self) {
         self.child.lock().unwrap_or_else(PoisonError::into_inner).end();
     }
@@ -61,7 +59,6 @@ impl Process {
 
 impl Killed {
     fn end(&mut self) {
-        // If killing fails, the process has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -73,7 +70,6 @@ impl Drop for Killed {
     }
 }
 
-/// Opens a file that several processes of one Envoy append to.
 fn appended(run: &RunDirectory, name: &str) -> Result<File> {
     Ok(OpenOptions::new()
         .create(true)

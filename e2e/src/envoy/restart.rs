@@ -11,7 +11,6 @@ use super::process::Process;
 use super::run::RunDirectory;
 use crate::{Config, poll};
 
-/// What the successive processes of a hot-restarted Envoy share.
 #[derive(Debug)]
 pub(super) struct HotRestarts {
     base_id: u64,
@@ -20,24 +19,23 @@ pub(super) struct HotRestarts {
 
 impl Drop for HotRestarts {
     fn drop(&mut self) {
-        // Envoy does not remove its shared memory. An error does not matter here.
+        // Envoy does not remove its shared memory.
         let _ = std::fs::remove_file(Path::new("/dev/shm").join(format!("envoy_shared_memory_{}", self.base_id * 10)));
     }
 }
 
 impl Envoy {
-    /// Kills the process and starts another one at the same address. All connections break, and for a moment nothing
-    /// listens.
+    /// Kills the process and starts another at the same address; for a moment nothing listens.
     ///
     /// # Errors
-    /// If it does not start; the error contains the end of its log.
+    /// If it does not start.
     pub async fn restart(&mut self) -> Result<()> {
         ensure!(self.hot_restarts.is_none(), "this Envoy was started for hot restarts");
         ensure!(
             self.lease.is_none(),
             "an Envoy of the pool is not restarted: `Config::alone` asks for one"
         );
-        // While this process has the port bound as well (without listening), the port is not given to another process.
+        // While this process also has the port bound, no other gets it.
         let port = TcpSocket::new_v4()?;
         port.set_reuseport(true)?;
         port.bind(self.address()).context("the port cannot be kept")?;
@@ -48,10 +46,10 @@ impl Envoy {
         self.wait_until_ready().await
     }
 
-    /// Starts an Envoy that can be replaced by [`Envoy::hot_restart`].
+    /// Starts an Envoy for [`Envoy::hot_restart`].
     ///
     /// # Errors
-    /// If it does not start; the error contains the end of its log.
+    /// If it does not start.
     pub async fn start_for_hot_restarts(config: Config) -> Result<Self> {
         let run = RunDirectory::new(&config)?;
         let mut command = super::command()?;
@@ -65,8 +63,7 @@ impl Envoy {
         Ok(envoy)
     }
 
-    /// Performs Envoy's hot restart: a new process takes over the listening sockets; the old one finishes its requests
-    /// and ends.
+    /// Replaces the process by Envoy's hot restart, and waits for the old one's end.
     ///
     /// # Errors
     /// If the new process does not start, or the old one does not end.
@@ -86,8 +83,7 @@ impl Envoy {
         Ok(())
     }
 
-    /// A command for a process that listens at the same address, and writes its admin interface's address to the same
-    /// file.
+    /// A command with the same address and admin file.
     fn successor(&mut self) -> Result<Command> {
         self.config = self.config.clone().port(self.address().port());
         self.run.write(&self.config)?;

@@ -9,10 +9,8 @@ use tempfile::TempDir;
 use crate::Config;
 use crate::config::BOOTSTRAP;
 
-/// The directory of Envoy's output.
 const OUTPUT: &str = "output";
 
-/// The files of one Envoy. They are removed when the last copy of the value is dropped.
 #[derive(Debug, Clone)]
 pub(super) struct RunDirectory {
     directory: Arc<TempDir>,
@@ -24,8 +22,7 @@ impl RunDirectory {
         Self::within(TempDir::with_prefix("limpet-e2e-")?, config)
     }
 
-    /// For an Envoy that ends with this program, which leaves the directory behind. Those of programs that have ended
-    /// are removed.
+    /// A directory for an Envoy that leaves its files at the program's end. Removes the files of ended programs.
     pub(super) fn of_this_program(config: &Config) -> Result<Self> {
         let all = std::env::temp_dir().join("limpet-e2e-pools");
         let own = all.join(std::process::id().to_string());
@@ -33,7 +30,7 @@ impl RunDirectory {
         for other in std::fs::read_dir(&all)? {
             let other = other?;
             if !Path::new("/proc").join(other.file_name()).exists() {
-                // Another program may do the same at the same time.
+                // Another program may do the same now.
                 let _ = std::fs::remove_dir_all(other.path());
             }
         }
@@ -45,14 +42,12 @@ impl RunDirectory {
             directory: Arc::new(directory),
             keep: Vec::new(),
         };
-        // A directory without watched files: otherwise Envoy would see its own log change, log that, and so on without
-        // end.
+        // No watched files here: otherwise Envoy would log changes of its own log without end.
         std::fs::create_dir(run.file(OUTPUT))?;
         run.write(config)?;
         Ok(run)
     }
 
-    /// Writes all files of a configuration before Envoy starts.
     pub(super) fn write(&self, config: &Config) -> Result<()> {
         for (name, content) in config.files(self.path())? {
             std::fs::write(self.file(&name), content.to_string())?;
@@ -60,7 +55,7 @@ impl RunDirectory {
         Ok(())
     }
 
-    /// Replaces the files of a configuration that have changed. Envoy must watch each of them.
+    /// Replaces changed files, all of which Envoy must watch.
     pub(super) fn update(&self, config: &Config) -> Result<()> {
         let mut changed = config.files(self.path())?;
         changed.retain(|name, content| self.text(name).ok() != Some(content.to_string()));
@@ -78,7 +73,6 @@ impl RunDirectory {
         Ok(())
     }
 
-    /// Keeps another directory as long as this one.
     pub(super) fn keep(&mut self, directory: TempDir) {
         self.keep.push(Arc::new(directory));
     }
@@ -91,7 +85,6 @@ impl RunDirectory {
         self.path().join(name)
     }
 
-    /// The path of the file of standard output or error.
     pub(super) fn output_file(&self, name: &str) -> PathBuf {
         self.file(OUTPUT).join(name)
     }
@@ -104,7 +97,7 @@ impl RunDirectory {
         Ok(String::from_utf8_lossy(&std::fs::read(self.file(file))?).into_owned())
     }
 
-    /// The end of the log, without the lists of extensions at its beginning, and of clusters.
+    /// The end of the log, without lists of extensions and clusters.
     pub(super) fn log_tail(&self) -> String {
         let log = self.output("stderr").unwrap_or_default();
         let mut lines: Vec<_> = log

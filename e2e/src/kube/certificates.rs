@@ -7,23 +7,20 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
 
-/// The files of an API server's certificates and keys.
 #[derive(Debug)]
 pub(super) struct Certificates {
-    /// The certificate authority's certificate in PEM.
+    /// In PEM.
     pub(super) authority: String,
     #[cfg_attr(not(feature = "node"), expect(dead_code, reason = "programs of a node read it"))]
     pub(super) authority_file: PathBuf,
-    /// The server's certificate.
     pub(super) server: PathBuf,
     pub(super) server_key: PathBuf,
-    /// The key that signs the tokens of service accounts.
+    /// Signs the tokens of service accounts.
     pub(super) token_key: PathBuf,
     pub(super) token_public_key: PathBuf,
 }
 
 impl Certificates {
-    /// Makes the files in this directory, for a server with these addresses and host names.
     pub(super) fn make(names: &[&str], directory: &Path) -> Result<Self> {
         let mut authority = CertificateParams::new([])?;
         authority.distinguished_name.push(DnType::CommonName, "test-bed");

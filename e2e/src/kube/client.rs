@@ -1,4 +1,4 @@
-//! A client of an API server: plain HTTPS and JSON. It shares no code with the controller under test.
+//! A client of an API server, without code of the controller.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -13,13 +13,12 @@ use super::kinds::{Kind, Kinds};
 use super::{User, manifest};
 use crate::{Answer, Connection, Request, Tls, poll};
 
-/// The field manager (`fieldManager`) of the objects that a client applies.
+/// The `fieldManager` of applied objects.
 const MANAGER: &str = "limpet-e2e";
 
-/// A client of an API server with the rights of one user, and with a default namespace.
+/// A client of an API server for one user, with a default namespace.
 ///
-/// A kind is written as `HTTPRoute`, or with group and version if that matters:
-/// `gateway.networking.k8s.io/v1beta1/HTTPRoute`.
+/// A kind is `HTTPRoute`, or with group and version `gateway.networking.k8s.io/v1beta1/HTTPRoute`.
 #[derive(Debug, Clone)]
 pub struct Client {
     address: SocketAddr,
@@ -30,7 +29,7 @@ pub struct Client {
     kinds: Arc<RwLock<Kinds>>,
 }
 
-/// An error that the API server answered with.
+/// An error answer of the API server.
 #[derive(Debug)]
 pub struct Refusal {
     /// The status code.
@@ -56,7 +55,7 @@ impl std::error::Error for Refusal {}
 /// The refusal in a result that must be one.
 ///
 /// # Errors
-/// If the request was not refused, or failed for another reason.
+/// If the request was not refused.
 pub fn refused<T>(result: Result<T>) -> Result<Refusal> {
     match result {
         Ok(_) => bail!("the API server did not refuse this"),
@@ -76,7 +75,7 @@ impl Client {
         }
     }
 
-    /// The same client with another default namespace.
+    /// The same client with another namespace.
     #[must_use]
     pub fn in_namespace(&self, namespace: &str) -> Self {
         Self {
@@ -94,11 +93,11 @@ impl Client {
         }
     }
 
-    /// Applies the objects of a YAML stream as `kubectl apply --server-side --force-conflicts` does. The API server
-    /// refuses unknown fields.
+    /// Applies the objects of a YAML stream as `kubectl apply --server-side --force-conflicts`; unknown fields are
+    /// refused.
     ///
     /// # Errors
-    /// If an object is refused. The objects before it are applied.
+    /// If an object is refused; those before it are applied.
     pub async fn apply(&self, yaml: &str) -> Result<()> {
         for object in manifest::objects(yaml)? {
             self.apply_object(&object).await?;
@@ -106,7 +105,7 @@ impl Client {
         Ok(())
     }
 
-    /// As [`Client::apply`], for one object. Returns the applied object.
+    /// Applies one object and returns it.
     ///
     /// # Errors
     /// If the object is refused.
@@ -114,7 +113,7 @@ impl Client {
         self.apply_with(object, "").await
     }
 
-    /// As [`Client::apply_object`], but the API server stores nothing.
+    /// As [`Client::apply_object`], without storing it.
     ///
     /// # Errors
     /// If the object would be refused.
@@ -149,7 +148,7 @@ impl Client {
     /// The object of this name, if it exists.
     ///
     /// # Errors
-    /// If the request fails for another reason.
+    /// If the request fails otherwise.
     pub async fn find(&self, kind: &str, name: &str) -> Result<Option<Value>> {
         match self.get(kind, name).await {
             Err(error)
@@ -163,7 +162,7 @@ impl Client {
         }
     }
 
-    /// The objects with these labels, such as `app=web,tier!=test`; all objects if `labels` is empty.
+    /// The objects with these labels, such as `app=web,tier!=test`; empty for all.
     ///
     /// # Errors
     /// If the request fails.
@@ -176,7 +175,7 @@ impl Client {
         Ok(serde_json::from_value(list["items"].take())?)
     }
 
-    /// Changes an object by a merge patch: null removes a field.
+    /// Changes an object by a merge patch.
     ///
     /// # Errors
     /// If the change is refused.
@@ -186,7 +185,7 @@ impl Client {
             .await
     }
 
-    /// Changes an object's status by a merge patch. `status` is the value of the field.
+    /// Changes the `status` of an object by a merge patch.
     ///
     /// # Errors
     /// If the change is refused.
@@ -197,19 +196,19 @@ impl Client {
             .await
     }
 
-    /// Deletes an object. It may stay for a while: for its finalizers, or for a pod's grace period.
+    /// Deletes an object. Finalizers or a pod's grace period may keep it for a while.
     ///
     /// # Errors
-    /// If the deletion is refused, or there is no such object.
+    /// If that is refused, or there is no such object.
     pub async fn delete(&self, kind: &str, name: &str) -> Result<()> {
         let path = self.path(kind, name).await?;
         self.call(Method::DELETE, &path, "", None).await.map(drop)
     }
 
-    /// Deletes an object without a grace period, as the kubelet does with a pod that has ended.
+    /// Deletes an object without a grace period.
     ///
     /// # Errors
-    /// If the deletion is refused, or there is no such object.
+    /// As [`Client::delete`].
     pub async fn delete_now(&self, kind: &str, name: &str) -> Result<()> {
         let path = self.path(kind, name).await?;
         let options = json!({"gracePeriodSeconds": 0});
@@ -218,10 +217,10 @@ impl Client {
             .map(drop)
     }
 
-    /// Waits until an object exists and `check` holds for it. Returns that object.
+    /// Waits until `check` holds for an object, and returns it.
     ///
     /// # Errors
-    /// If that does not happen. The error contains the object as it was last.
+    /// If that does not happen.
     pub async fn until(&self, what: &str, kind: &str, name: &str, check: impl Fn(&Value) -> bool) -> Result<Value> {
         let mut last = None;
         let found = poll::until(what, async || {
@@ -233,16 +232,15 @@ impl Client {
         found.with_context(|| format!("{kind} {name}: {last:?}"))
     }
 
-    /// Waits until the object does not exist any more.
+    /// Waits until the object is gone.
     ///
     /// # Errors
-    /// If that does not happen.
+    /// If it stays.
     pub async fn until_gone(&self, kind: &str, name: &str) -> Result<()> {
         let gone = async || self.find(kind, name).await.ok()?.is_none().then_some(());
         poll::until(&format!("{kind} {name} to be gone"), gone).await
     }
 
-    /// Waits until the API server serves the objects of a custom resource definition, in each of its versions.
     pub(super) async fn until_defined(&self, definition: &Value) -> Result<()> {
         let kind = definition["spec"]["names"]["kind"]
             .as_str()
@@ -258,10 +256,10 @@ impl Client {
         Ok(())
     }
 
-    /// Sends any request. `path` begins with `/`; the answer is JSON.
+    /// Sends any request for JSON. `path` begins with `/`.
     ///
     /// # Errors
-    /// A [`Refusal`] if the API server answers with an error; another error if it does not answer.
+    /// A [`Refusal`], or another error without an answer.
     pub async fn call(&self, method: Method, path: &str, content_type: &str, body: Option<&Value>) -> Result<Value> {
         let request = || {
             let request = Request::get(self.address, path)
@@ -293,8 +291,7 @@ impl Client {
     async fn send(&self, request: impl Fn() -> Request) -> Result<Answer> {
         let request = || request().header("authorization", format!("Bearer {}", self.user.token));
         let mut connection = self.connection.lock().await;
-        // The server may have closed the connection. The request is then sent again, which is safe for all requests
-        // here.
+        // The server may have closed the connection. Sending again is safe for all requests here.
         if let Some(mut kept) = connection.take()
             && let Ok(answer) = kept.send(request()).await
         {
@@ -307,8 +304,6 @@ impl Client {
         Ok(answer)
     }
 
-    /// # Errors
-    /// If the API server does not know this kind.
     pub(super) async fn kind(&self, asked: &str) -> Result<Kind> {
         if let Some(kind) = self.known_kind(asked) {
             return Ok(kind);

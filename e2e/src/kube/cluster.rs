@@ -10,11 +10,10 @@ use tokio::sync::OnceCell;
 use super::daemon::Daemon;
 use super::{ApiServer, Namespace, Release, controllers};
 
-/// The node that all pods are on.
+/// The node of all pods.
 pub(super) const NODE: &str = "node";
 
-/// An API server with the Gateway API's kinds of one release, Kubernetes' own controllers, and one node without a
-/// kubelet. It stops when the value is dropped.
+/// An API server with one release of the Gateway API, Kubernetes' controllers, and a node without a kubelet.
 #[derive(Debug)]
 pub struct Cluster {
     controllers: Daemon,
@@ -23,15 +22,15 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The cluster of this release that all tests of this binary share. Each test has a namespace in it.
+    /// The cluster of this release shared by this binary's tests, with a namespace for each.
     ///
     /// # Errors
-    /// If it does not start, or a part of it has ended since; the error contains the end of a log.
+    /// If it does not start, or a part of it has ended.
     pub async fn shared(release: Release) -> Result<&'static Self> {
         static V1_2_1: OnceCell<Cluster> = OnceCell::const_new();
         static V1_6_1: OnceCell<Cluster> = OnceCell::const_new();
         static V1_7_0: OnceCell<Cluster> = OnceCell::const_new();
-        // The cluster is used until the binary ends. Its processes end with the network namespace.
+        // It ends with the network namespace.
         let cell = match release {
             Release::V1_2_1 => &V1_2_1,
             Release::V1_6_1 => &V1_6_1,
@@ -44,8 +43,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Starts a cluster with the custom resource definitions in these files. It costs seconds of a processor, so tests
-    /// share one where they can.
+    /// Starts a cluster with these files of definitions. It takes seconds of a processor, so tests should share one.
     ///
     /// # Errors
     /// If it does not start, or refuses a definition.
@@ -93,12 +91,12 @@ impl Cluster {
         &self.server
     }
 
-    /// The API server, to stop and start it.
+    /// The API server, to stop and start.
     pub fn server_mut(&mut self) -> &mut ApiServer {
         &mut self.server
     }
 
-    /// Creates a namespace whose name begins with `prefix` and is unique in this run.
+    /// Creates a namespace with a unique name after `prefix`.
     ///
     /// # Errors
     /// If it cannot be created.

@@ -12,11 +12,10 @@ use super::daemon::Daemon;
 use super::{ApiServer, Namespace, Proxy, manifest};
 use crate::{Answer, Build, Connection, KeyEncryptionKey, Keyring, Request, tools};
 
-/// The service account of `controller/deploy`, which roles are bound to.
+/// The service account in `controller/deploy`.
 const ACCOUNT: &str = "limpet-controller";
 
-/// `limpet controller` for one namespace, as the service account of `controller/deploy/rbac.yaml`. It stops when the
-/// value is dropped.
+/// `limpet controller` for one namespace, with the roles of `controller/deploy/rbac.yaml`, until it is dropped.
 #[derive(Debug)]
 pub struct Controller {
     process: Option<Daemon>,
@@ -33,10 +32,10 @@ pub struct Controller {
     key_encryption_key: KeyEncryptionKey,
 }
 
-/// Where the controller sends its configuration.
+/// The control plane that gets the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Output {
-    /// Envoys, over xDS.
+    /// Envoys over xDS.
     Envoy,
     /// Istio.
     Istio,
@@ -55,7 +54,6 @@ impl Output {
         }
     }
 
-    /// The folder in `controller/deploy`, and the namespace that its files install into.
     fn deployed(self) -> (&'static str, &'static str) {
         match self {
             Self::Envoy => ("", "limpet-system"),
@@ -66,11 +64,11 @@ impl Output {
 }
 
 impl Controller {
-    /// Installs the roles, starts the controller, and waits until it is ready. It serves the classes of
-    /// [`Namespace::gateway_class`]. `change` may change its configuration.
+    /// Installs the roles, starts the controller for the classes of [`Namespace::gateway_class`], and waits until it is
+    /// ready.
     ///
     /// # Errors
-    /// If it does not start; the error contains the end of its log.
+    /// If it does not start.
     pub async fn start(server: &ApiServer, namespace: &Namespace, change: impl FnOnce(&mut Value)) -> Result<Self> {
         let mut controller = Self::prepare(server, namespace, change).await?;
         controller.launch()?;
@@ -78,7 +76,7 @@ impl Controller {
         Ok(controller)
     }
 
-    /// As [`Controller::start`], but does not start the controller.
+    /// As [`Controller::start`], without starting the controller.
     ///
     /// # Errors
     /// If the roles are refused.
@@ -86,8 +84,8 @@ impl Controller {
         Self::prepare_for(Output::Envoy, server, namespace, change).await
     }
 
-    /// As [`Controller::prepare`], for another control plane. Its proxies have their key-encryption key in the
-    /// environment, as Envoys have. The controller serves the classes of that control plane.
+    /// As [`Controller::prepare`], for another control plane, whose proxies have the key-encryption key in their
+    /// environment.
     ///
     /// # Errors
     /// If the roles are refused.
@@ -137,7 +135,7 @@ impl Controller {
         })
     }
 
-    /// Adds a variable to the environment of the next start.
+    /// Adds an environment variable to the next start.
     pub fn environment(&mut self, variable: &str, value: &str) {
         self.environment.push((variable.to_owned(), value.to_owned()));
     }
@@ -147,15 +145,15 @@ impl Controller {
         change(&mut self.config);
     }
 
-    /// Makes the controller write its log as JSON from the next start on.
+    /// Lets the controller log JSON from the next start on.
     pub fn log_as_json(&mut self) {
         self.arguments = vec!["--log-format".to_owned(), "json".to_owned()];
     }
 
-    /// Starts the controller without waiting until it is ready.
+    /// Starts the controller, which need not be ready then.
     ///
     /// # Errors
-    /// If the program cannot be started.
+    /// If it cannot be started.
     pub fn launch(&mut self) -> Result<()> {
         let file = self.directory.path().join("controller.yaml");
         std::fs::write(&file, self.config.to_string())?;
@@ -168,7 +166,7 @@ impl Controller {
             .arg(&self.kubeconfig)
             .args(&self.arguments)
             .env(&self.key_encryption_key.variable, &self.key_encryption_key.key)
-            // As in its Deployment: no other replica has this name, and a restarted controller has the same name.
+            // A unique name that a restart keeps, as in the Deployment.
             .env("POD_NAME", format!("controller-{}", self.http.ip()))
             .envs(self.environment.iter().map(|(variable, value)| (variable, value)));
         self.starts += 1;
@@ -177,10 +175,10 @@ impl Controller {
         Ok(())
     }
 
-    /// Waits until the controller has published the first complete state.
+    /// Waits until the controller has published its first complete state.
     ///
     /// # Errors
-    /// If that does not happen; the error contains the end of its log.
+    /// If it does not.
     pub async fn until_ready(&mut self) -> Result<()> {
         let http = self.http;
         let process = self.process.as_mut().context("not started")?;
@@ -188,21 +186,21 @@ impl Controller {
         process.until_ready(ready).await.map(drop)
     }
 
-    /// Kills the controller without a grace period, as a failing node does.
+    /// Kills the controller without a grace period.
     pub fn kill(&mut self) {
         self.process = None;
     }
 
-    /// Ends the controller with SIGTERM, as Kubernetes does, and waits until it has ended.
+    /// Ends the controller with SIGTERM, and waits until it has ended.
     ///
     /// # Errors
-    /// If it does not end, or ends with an error.
+    /// If it fails.
     pub async fn end(&mut self) -> Result<()> {
         let process = self.process.take().context("not started")?;
         process.terminate().await
     }
 
-    /// The controller's process, to pause it.
+    /// The controller's process.
     ///
     /// # Errors
     /// If it is not running.
@@ -210,8 +208,8 @@ impl Controller {
         self.process.as_ref().context("not started")
     }
 
-    /// Starts a stock Envoy for a Gateway, with the bootstrap that `limpet controller bootstrap` prints. The Envoy may
-    /// not have its configuration yet.
+    /// Starts a stock Envoy for a Gateway with the bootstrap of `limpet controller bootstrap`; it may not have its
+    /// configuration yet.
     ///
     /// # Errors
     /// If it does not start.
@@ -219,7 +217,7 @@ impl Controller {
         self.envoy_by(gateway, node_id, self.xds).await
     }
 
-    /// As [`Controller::envoy`], but the Envoy connects to the xDS server at this address.
+    /// As [`Controller::envoy`], with this xDS server.
     ///
     /// # Errors
     /// If it does not start.
@@ -228,7 +226,7 @@ impl Controller {
         self.envoy_at(gateway, node_id, xds, &[(variable, key)]).await
     }
 
-    /// As [`Controller::envoy`], with these environment variables and no other key-encryption key.
+    /// As [`Controller::envoy`], with these environment variables in place of the key-encryption key.
     ///
     /// # Errors
     /// If it does not start.
@@ -251,7 +249,7 @@ impl Controller {
         Proxy::start_with_workers(&bootstrap, environment, workers).await
     }
 
-    /// As [`Controller::envoy_with`], but the Envoy connects to the xDS server at this address.
+    /// As [`Controller::envoy_with`], with this xDS server.
     ///
     /// # Errors
     /// If it does not start.
@@ -266,7 +264,7 @@ impl Controller {
         Proxy::start(&bootstrap, environment).await
     }
 
-    /// As [`Controller::envoy`], but the Envoy speaks the state-of-the-world form of the protocol.
+    /// As [`Controller::envoy`], with the state-of-the-world protocol.
     ///
     /// # Errors
     /// If it does not start.
@@ -300,19 +298,19 @@ impl Controller {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// The address that a Gateway's Envoy listens at with this port.
+    /// The address of a Gateway's listener.
     #[must_use]
     pub fn address(&self, port: u16) -> SocketAddr {
         SocketAddr::new(self.http.ip(), port)
     }
 
-    /// The key-encryption key of the Envoys, for tests that start their own.
+    /// The Envoys' key-encryption key.
     #[must_use]
     pub fn key_encryption_key(&self) -> &KeyEncryptionKey {
         &self.key_encryption_key
     }
 
-    /// The keyring that the controller reads.
+    /// The controller's keyring.
     #[must_use]
     pub fn keyring(&self) -> &Keyring {
         &self.keyring
@@ -330,7 +328,7 @@ impl Controller {
         self.http
     }
 
-    /// The answer of one of the controller's pages: `/metrics`, `/healthz` or `/readyz`.
+    /// The controller's answer at `/metrics`, `/healthz` or `/readyz`.
     ///
     /// # Errors
     /// If it does not answer.
@@ -338,7 +336,7 @@ impl Controller {
         get(self.http, path).await
     }
 
-    /// The value of a metric as it is written. `name` includes the labels, as in `/metrics`.
+    /// The value of a metric as written; `name` includes the labels.
     ///
     /// # Errors
     /// If there is no such metric.
@@ -359,7 +357,7 @@ impl Controller {
     }
 }
 
-/// A build of the filter, in the form of the controller's configuration (`envoy.filter`).
+/// The value of `envoy.filter` in the controller's configuration for a build of the filter.
 ///
 /// # Errors
 /// If it was not built.
@@ -375,9 +373,8 @@ async fn get(address: SocketAddr, path: &str) -> Result<Answer> {
     connection.send(Request::get(address, path)).await
 }
 
-/// Applies the roles in `namespace` instead of the namespace that the files name, which is part of the names of what is
-/// of the cluster. A controller that keeps no Envoys has no role for that, and one that reads no `IngressRoute`s none
-/// for those.
+/// Applies the roles that this configuration needs, in `namespace` in place of the files' own, also in the names of
+/// cluster roles.
 async fn install(output: Output, server: &ApiServer, namespace: &Namespace, config: &Value) -> Result<()> {
     let managed = !config["envoy"]["managed"].is_null();
     let (folder, system) = output.deployed();

@@ -8,8 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::poll;
 
-/// A process that is killed when the value is dropped. If no value is dropped, as when tests are interrupted, it ends
-/// with the network namespace.
+/// A process killed when dropped, or at the latest with the network namespace.
 #[derive(Debug)]
 pub struct Daemon {
     name: String,
@@ -18,7 +17,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts a process. Its output is appended to the file `NAME.log` in this directory.
+    /// Starts a process whose output goes to `NAME.log` in this directory.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -46,7 +45,7 @@ impl Daemon {
     /// Waits until `check` returns a value.
     ///
     /// # Errors
-    /// If it does not in a minute and a half, or the process ends; the error contains the end of its log.
+    /// If it does not in a minute and a half, or the process ends.
     pub async fn until_ready<T>(&mut self, mut check: impl AsyncFnMut() -> Option<T>) -> Result<T> {
         let (name, process) = (&self.name, &mut self.process);
         let ready = poll::until(&format!("{name} to start"), async || {
@@ -61,12 +60,9 @@ impl Daemon {
             .with_context(|| format!("the log of {name} ends with:\n{}", self.log_tail()))
     }
 
-    /// Checks that the process has not ended.
-    ///
-    /// # Errors
-    /// If it has; the error contains the end of its log.
+    /// Checks that the process runs.
     pub(super) fn ensure_running(&self) -> Result<()> {
-        // The process is our child, so its number is nobody else's. What has ended has no arguments.
+        // The id of our child is unique; an ended process has no arguments.
         let arguments = std::fs::read(format!("/proc/{}/cmdline", self.id()))?;
         let name = &self.name;
         ensure!(
@@ -79,12 +75,11 @@ impl Daemon {
 
     /// Kills the process.
     pub fn end(&mut self) {
-        // If killing fails, the process has already ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 
-    /// Pauses the process (SIGSTOP), until [`Daemon::go_on`].
+    /// Pauses the process (SIGSTOP) until [`Daemon::go_on`].
     ///
     /// # Errors
     /// If the process has ended.
@@ -92,7 +87,7 @@ impl Daemon {
         self.signal("STOP")
     }
 
-    /// Lets the process continue (SIGCONT).
+    /// Continues the process (SIGCONT).
     ///
     /// # Errors
     /// If the process has ended.
@@ -107,7 +102,6 @@ impl Daemon {
         Ok(())
     }
 
-    /// Sends SIGTERM and waits until the process has ended.
     pub(super) async fn terminate(mut self) -> Result<()> {
         self.signal("TERM")?;
         let process = &mut self.process;

@@ -9,8 +9,7 @@ use super::{Client, manifest};
 use crate::poll;
 
 impl Client {
-    /// Adds or changes custom resource definitions (YAML), and waits until their kinds are served. An admission policy
-    /// of the Gateway API may be among them.
+    /// Applies custom resource definitions and admission policies (YAML), and waits until they are in force.
     ///
     /// # Errors
     /// If a definition is refused, or its kind is not served.
@@ -20,7 +19,7 @@ impl Client {
             let applied = self.apply_object(definition).await;
             applied.with_context(|| format!("the definition {}", definition["metadata"]["name"]))?;
         }
-        // The API server needs a moment for each. All moments pass at the same time.
+        // The API server needs a moment for each, all at the same time.
         for definition in &definitions {
             match definition["kind"].as_str() {
                 Some("CustomResourceDefinition") => self.until_defined(definition).await?,
@@ -31,7 +30,7 @@ impl Client {
         Ok(())
     }
 
-    /// As [`Client::define`], for what is in these files.
+    /// As [`Client::define`], for these files.
     ///
     /// # Errors
     /// As [`Client::define`], or if a file cannot be read.
@@ -44,7 +43,7 @@ impl Client {
         self.define(&yaml).await
     }
 
-    /// Waits until an admission policy of the Gateway API is in force, or is in force no longer.
+    /// Waits until an admission policy of the Gateway API is in force, or no longer.
     ///
     /// # Errors
     /// If that does not happen.
@@ -58,7 +57,7 @@ impl Client {
     }
 }
 
-/// A definition in the Gateway API's group that does not name its release.
+/// A definition in the Gateway API's group without its release.
 fn of_no_release() -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",

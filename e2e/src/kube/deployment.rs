@@ -1,4 +1,4 @@
-//! Deployments on a node, and the application that tests have there.
+//! Deployments on a node, and the tests' application.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,14 +10,13 @@ use tokio::net::TcpStream;
 use super::{Client, POD_PORT};
 use crate::poll;
 
-/// The API server has other things to do, too.
+/// Not more often: the API server is busy.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Waits until a Deployment has as many pods as it should, and all of them are ready and have its present template.
-/// Former ones may still be ending.
+/// Waits until a Deployment's pods are all ready and have its present template; former ones may still be ending.
 ///
 /// # Errors
-/// If that does not happen in this time. The error says what its namespace looks like then.
+/// If that does not happen in this time.
 pub async fn until_rolled_out(client: &Client, deployment: &str, patience: Duration) -> Result<()> {
     let mut last = Value::Null;
     let rolled_out = poll::until_within(patience, &format!("the rollout of {deployment}"), async || {
@@ -45,14 +44,14 @@ fn is_rolled_out(deployment: &Value) -> bool {
         && counts.iter().all(|count| status[*count] == *wanted)
 }
 
-/// Whether this condition of an object's status is true.
+/// Whether this condition is true.
 #[must_use]
 pub fn has_condition(object: &Value, kind: &str) -> bool {
     let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
     conditions.any(|condition| condition["type"] == kind && condition["status"] == "True")
 }
 
-/// Waits until the address of a Service leads to a pod: kube-proxy learns of ready pods at its own pace.
+/// Waits until a Service's address leads to a pod, through kube-proxy.
 ///
 /// # Errors
 /// If it does not.
@@ -61,7 +60,7 @@ pub async fn until_led(address: SocketAddr) -> Result<()> {
     poll::until(&format!("{address} to lead to a pod"), led).await
 }
 
-/// The Deployment of an application: three pods of the tests' backend, with this name and this label `app`.
+/// An application's Deployment: three pods of the tests' backend, with the label `app`.
 #[must_use]
 pub fn application(name: &str) -> Value {
     let labels = json!({"app": name});
@@ -81,15 +80,15 @@ pub fn application(name: &str) -> Value {
                         "image": "limpet.dev/e2e/backend:1",
                         "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
                         "ports": [{"containerPort": POD_PORT}],
-                        // Without it, whatever else runs on the machine would take all of the CPU.
+                        // Without it, other programs on the machine would take all of the CPU.
                         "resources": {"requests": {"cpu": "50m"}},
                         "readinessProbe": {
                             "httpGet": {"path": "/healthz", "port": POD_PORT},
                             "periodSeconds": 1,
-                            // A busy machine takes no pod out of the Service: none of the tests is about that.
+                            // No test is about pods that a busy machine takes out of the Service.
                             "timeoutSeconds": 10,
                         },
-                        // It answers while Envoys learn that it ends.
+                        // It answers while Envoys learn of its end.
                         "lifecycle": {"preStop": {"sleep": {"seconds": 10}}},
                     }],
                 },

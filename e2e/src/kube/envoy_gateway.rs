@@ -14,28 +14,25 @@ use super::root::Root;
 use super::{Client, Cluster, Namespace, pod_template};
 use crate::{Request, tools};
 
-/// The namespace of Envoy Gateway and of its Envoys.
 const SYSTEM: &str = "envoy-gateway-system";
-/// Envoy Gateway's name in the cluster, which is in its certificate.
+/// Envoy Gateway's host name, which its certificate has.
 const SERVICE: &str = "envoy-gateway.envoy-gateway-system.svc.cluster.local";
-/// Envoy Gateway's `controllerName` in a `GatewayClass`.
+/// Envoy Gateway's `controllerName`.
 const CONTROLLER: &str = "gateway.envoyproxy.io/gatewayclass-controller";
 
-/// A real Envoy Gateway in Kubernetes mode, with a cluster that has the definitions that come with it. Only one can run
-/// in a network namespace, because it listens at all addresses.
+/// Envoy Gateway in Kubernetes mode with a cluster. It listens at all addresses, so a network namespace has room for
+/// one.
 ///
-/// Envoy Gateway writes Deployments for its Envoys. No kubelet runs their pods: [`EnvoyGateway::envoy`] does what a
-/// kubelet would.
+/// No kubelet runs its Envoys' pods: [`EnvoyGateway::envoy`] does instead.
 #[derive(Debug)]
 pub struct EnvoyGateway {
     process: Daemon,
     cluster: Cluster,
-    /// Its files, until it ends.
     root: Root,
 }
 
 impl EnvoyGateway {
-    /// The Envoy Gateway that all tests of this binary share.
+    /// The Envoy Gateway shared by this binary's tests.
     ///
     /// # Errors
     /// If it does not start.
@@ -44,7 +41,7 @@ impl EnvoyGateway {
         SHARED.get_or_try_init(Self::start).await
     }
 
-    /// An Envoy Gateway of the caller's own, with its cluster.
+    /// A separate Envoy Gateway with its cluster.
     ///
     /// # Errors
     /// If it does not start.
@@ -81,7 +78,7 @@ impl EnvoyGateway {
         self.process.end();
     }
 
-    /// Starts it again after [`EnvoyGateway::end`], and waits until it is ready.
+    /// Starts it again after [`EnvoyGateway::end`].
     ///
     /// # Errors
     /// If it does not start.
@@ -96,20 +93,19 @@ impl EnvoyGateway {
         self.process.id()
     }
 
-    /// The cluster, which has the `GatewayClass` `eg`.
+    /// The cluster, with the `GatewayClass` `eg`.
     #[must_use]
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// A client for the namespace of the Envoys, which has their Secrets.
+    /// A client for the Envoys' namespace and its Secrets.
     #[must_use]
     pub fn system(&self) -> Client {
         self.cluster.server().admin().in_namespace(SYSTEM)
     }
 
-    /// Starts a stock Envoy for a Gateway, as Envoy Gateway's Deployment describes it: with its arguments, environment
-    /// and volumes. `files` are the files that its init containers would bring, by their paths in the container.
+    /// Starts a stock Envoy for a Gateway as its Deployment says. `files` replace what init containers bring, by path.
     ///
     /// # Errors
     /// If there is no such Deployment, or Envoy does not start.
@@ -150,7 +146,6 @@ impl EnvoyGateway {
     }
 }
 
-/// Starts Envoy Gateway with files of its own, and waits until it is ready.
 async fn launch(cluster: &Cluster) -> Result<(Daemon, Root)> {
     let admin = cluster.server().admin().in_namespace(SYSTEM);
     let root = Root::new()?;
@@ -185,13 +180,11 @@ async fn ready() -> Option<()> {
     answer.ok().filter(|answer| answer.status == 200).map(drop)
 }
 
-/// The content of `/etc/hosts`. Envoys also ask for the name with a dot at the end, and their resolver looks that up as
-/// it is.
+/// `/etc/hosts`. Envoys also look up the name with a final dot as it is.
 fn hosts() -> String {
     format!("127.0.0.1 localhost {SERVICE} {SERVICE}.\n")
 }
 
-/// The data of a Secret.
 pub(super) async fn secret(client: &Client, name: &str) -> Result<Vec<(String, Vec<u8>)>> {
     let secret = client.get("v1/Secret", name).await?;
     let data = secret["data"].as_object().context("the Secret is empty")?;
@@ -212,7 +205,7 @@ fn definitions() -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The value of a field that must be a text.
+/// A field's value, which must be text.
 pub(super) fn text<'a>(value: &'a Value, field: &str) -> Result<&'a str> {
     value[field].as_str().with_context(|| format!("no {field} in {value}"))
 }

@@ -1,4 +1,4 @@
-//! Istio: its control plane, and stock Envoys as gateways.
+//! Istio's control plane, and stock Envoys as its gateways.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -13,17 +13,17 @@ use super::daemon::Daemon;
 use super::{Cluster, Namespace, Network, Pod, Proxy, Release};
 use crate::{Request, tools};
 
-/// The label that names a pod's Gateway, as in Istio's own Deployments.
+/// The label of a pod with its Gateway's name.
 const GATEWAY_NAME: &str = "gateway.networking.k8s.io/gateway-name";
 
-/// No mutual TLS: stock Envoys have no filters for it, and nothing has certificates.
+/// Stock Envoys have no filters for mutual TLS, and nothing has certificates.
 const MESH: &str = "enableAutoMtls: false\n";
 const WITHOUT: [(&str, &str); 2] = [
     ("PILOT_ENABLE_METADATA_EXCHANGE", "false"),
     ("PILOT_ENABLE_ALPN_FILTER", "false"),
 ];
 
-/// A real istiod, with a cluster that has Istio's kinds and the Gateway API's. Both stop when the value is dropped.
+/// A real istiod, with a cluster that has its kinds and the Gateway API's.
 #[derive(Debug)]
 pub struct Istiod {
     process: Daemon,
@@ -35,20 +35,16 @@ pub struct Istiod {
 }
 
 impl Istiod {
-    /// The istiod that all tests of this binary share.
+    /// The istiod shared by this binary's tests.
     ///
     /// # Errors
     /// If it does not start.
     pub async fn shared() -> Result<&'static Self> {
-        // The istiod is used until the binary ends. Its processes end with the network namespace.
+        // It ends with the network namespace.
         static SHARED: OnceCell<Istiod> = OnceCell::const_new();
         SHARED.get_or_try_init(Self::start).await
     }
 
-    /// Starts a cluster and an istiod, and waits until it serves.
-    ///
-    /// # Errors
-    /// If they do not start; the error contains the end of a log.
     async fn start() -> Result<Self> {
         let mut definitions = Release::V1_6_1.definitions()?;
         definitions.push(tools::istio_definitions()?);
@@ -106,8 +102,8 @@ impl Istiod {
         self.process.log()
     }
 
-    /// Creates what Istio's controller would create for a Gateway with one port: the Service in front of its Envoys.
-    /// Its port is also the port that the Envoys listen at.
+    /// Creates the Service of a Gateway with one port, as Istio's controller does. The Envoys listen at its target
+    /// port.
     ///
     /// # Errors
     /// If an object is refused.
@@ -134,7 +130,7 @@ impl Istiod {
     }
 }
 
-/// A Gateway's Service, and the pod that its Envoys are started as.
+/// A Gateway's Service, and the pod of its Envoys.
 #[derive(Debug)]
 pub struct Gateway {
     name: String,
@@ -145,13 +141,13 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// The address that the Envoy listens at.
+    /// The Envoy's address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Starts a stock Envoy for the Gateway, with these environment variables. It may not have its configuration yet.
+    /// Starts a stock Envoy for the Gateway with these environment variables; it may not have its configuration yet.
     ///
     /// # Errors
     /// If it does not start.
@@ -159,8 +155,7 @@ impl Gateway {
         Proxy::start(&self.bootstrap().to_string(), environment).await
     }
 
-    /// The bootstrap that Istio's agent would write, without the parts that a stock Envoy or this machine does not
-    /// have.
+    /// The bootstrap of Istio's agent, without what a stock Envoy or this machine lacks.
     fn bootstrap(&self) -> Value {
         let (ip, pod, namespace) = (self.pod.address().ip(), self.pod.name(), &self.namespace);
         let socket =

@@ -1,9 +1,8 @@
-//! The kinds of objects that an API server has, and their paths.
+//! An API server's kinds and their paths.
 
 use anyhow::Result;
 use serde_json::Value;
 
-/// A kind of objects.
 #[derive(Debug, Clone)]
 pub(super) struct Kind {
     group: String,
@@ -14,8 +13,7 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    /// Whether `asked` names this kind: as `Service`, or with group and version as
-    /// `gateway.networking.k8s.io/v1/Gateway` or `v1/Service`.
+    /// Whether `asked` names this kind, such as `Service`, `v1/Service` or `gateway.networking.k8s.io/v1/Gateway`.
     fn is(&self, asked: &str) -> bool {
         match asked.rsplit_once('/') {
             Some((api_version, name)) => self.name == name && self.api_version() == api_version,
@@ -31,7 +29,7 @@ impl Kind {
         }
     }
 
-    /// The path of this kind's objects in this namespace. Objects without a namespace ignore it.
+    /// The path of this kind's objects in this namespace, if it has namespaces.
     pub(super) fn path(&self, namespace: &str) -> String {
         let root = if self.group.is_empty() { "api" } else { "apis" };
         let namespace = if self.namespaced {
@@ -43,7 +41,7 @@ impl Kind {
     }
 }
 
-/// The kinds in answers of discovery (`APIGroupDiscoveryList`), with preferred versions first.
+/// The kinds of discovery (`APIGroupDiscoveryList`), preferred versions first.
 #[derive(Debug, Default)]
 pub(super) struct Kinds(Vec<Kind>);
 
@@ -52,7 +50,7 @@ impl Kinds {
         self.0.iter().find(|kind| kind.is(asked))
     }
 
-    /// The `Accept` header that makes the API server answer in this form.
+    /// The `Accept` header for this form.
     pub(super) const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
     pub(super) fn read(answers: &[Value]) -> Result<Self> {

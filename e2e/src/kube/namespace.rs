@@ -12,7 +12,7 @@ use super::pod::POD_PORT;
 use super::{Client, Network, Pod};
 use crate::{Protocol, poll};
 
-/// The namespace of one test: a client with all rights, and addresses for pods. It is not deleted after the test.
+/// The namespace of one test, with all rights and its own addresses. It is not deleted afterwards.
 #[derive(Debug)]
 pub struct Namespace {
     client: Client,
@@ -20,10 +20,10 @@ pub struct Namespace {
     network: Network,
 }
 
-/// One endpoint of a Service, in any of its `EndpointSlices`.
+/// One endpoint of a Service.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Endpoint {
-    /// The address that it listens at.
+    /// Its address.
     pub address: SocketAddr,
     /// The pod's name.
     pub pod: String,
@@ -44,13 +44,13 @@ impl Namespace {
         })
     }
 
-    /// The namespace's name. It is unique in this run, also among `GatewayClass`es.
+    /// The namespace's name, unique in this run, also among `GatewayClass`es.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A free address, for anything except a pod.
+    /// A free address for anything but a pod.
     ///
     /// # Errors
     /// If all addresses are used.
@@ -58,14 +58,13 @@ impl Namespace {
         self.network.next()
     }
 
-    /// The `controllerName` of the controller under test in a `GatewayClass`. It is unique, so controllers of other
-    /// tests ignore this test's objects.
+    /// The unique `controllerName` of the controller under test; other tests' controllers ignore its objects.
     #[must_use]
     pub fn controller_name(&self) -> String {
         format!("limpet.dev/{}", self.name)
     }
 
-    /// Creates a `GatewayClass` with the namespace's name, for the controller under test.
+    /// Creates a `GatewayClass` of the namespace's name for the controller under test.
     ///
     /// # Errors
     /// If it is refused.
@@ -79,13 +78,13 @@ impl Namespace {
         self.apply_object(&class).await.map(drop)
     }
 
-    /// The name of a cluster role of `controller/deploy`, which this namespace's controller has for itself.
+    /// This namespace's name for a cluster role of `controller/deploy`.
     #[must_use]
     pub fn cluster_role(&self, role: &str) -> String {
         format!("{role}:{}", self.name)
     }
 
-    /// Gives the controller a cluster role of `controller/deploy` in this namespace.
+    /// Binds the controller to a cluster role of `controller/deploy` in this namespace.
     ///
     /// # Errors
     /// If it is refused.
@@ -104,7 +103,7 @@ impl Namespace {
         self.apply_object(&binding).await.map(drop)
     }
 
-    /// Creates a Service with port 80 for the pods with these labels.
+    /// Creates a Service with port 80 for pods with these labels.
     ///
     /// # Errors
     /// If it is refused.
@@ -122,7 +121,7 @@ impl Namespace {
         self.apply_object(&service).await.map(drop)
     }
 
-    /// Creates a ready pod with a backend of the same name, at a new address, port [`POD_PORT`].
+    /// Creates a ready pod and its backend at a new address, port [`POD_PORT`].
     ///
     /// # Errors
     /// If it is refused.
@@ -130,7 +129,7 @@ impl Namespace {
         self.pod_at(name, labels, self.network.next()?).await
     }
 
-    /// As [`Namespace::pod`], at this address: that of a removed pod, for example.
+    /// As [`Namespace::pod`], at this address, such as a removed pod's.
     ///
     /// # Errors
     /// If it is refused, or the address is in use.
@@ -138,7 +137,7 @@ impl Namespace {
         Pod::start(self.client.clone(), name, labels, ip, &[]).await
     }
 
-    /// As [`Namespace::pod`], with a backend that also speaks these protocols.
+    /// As [`Namespace::pod`], with these further protocols.
     ///
     /// # Errors
     /// If it is refused.
@@ -151,8 +150,7 @@ impl Namespace {
         Pod::start(self.client.clone(), name, labels, self.network.next()?, protocols).await
     }
 
-    /// Creates a ready pod with the labels and the port of a controller's, whose pages are at this address. There is no
-    /// kubelet, so the controller runs somewhere else. Commands find it by the labels.
+    /// Creates a ready pod by whose labels and port commands find a controller, whose pages are at this address.
     ///
     /// # Errors
     /// If it is refused.
@@ -176,10 +174,10 @@ impl Namespace {
         self.merge_status("v1/Pod", name, &status).await.map(drop)
     }
 
-    /// Waits until `check` holds for a Service's endpoints, sorted by address. Returns those endpoints.
+    /// Waits until `check` holds for a Service's endpoints, sorted by address, and returns them.
     ///
     /// # Errors
-    /// If that does not happen. The error contains the endpoints as they were last.
+    /// If that does not happen.
     pub async fn endpoints(&self, service: &str, check: impl Fn(&[Endpoint]) -> bool) -> Result<Vec<Endpoint>> {
         let mut last = None;
         let found = poll::until(&format!("the endpoints of {service}"), async || {
@@ -222,7 +220,6 @@ impl Endpoint {
     }
 }
 
-/// A namespace has all methods of its client.
 impl Deref for Namespace {
     type Target = Client;
 

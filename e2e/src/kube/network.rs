@@ -6,16 +6,14 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// The third number of the next network's addresses. When all have been used, the ones that are free again follow, so
-/// none is used again soon.
+/// The next network's number. Free networks follow in turn, so none is reused soon.
 static NEXT: AtomicU8 = AtomicU8::new(1);
 
-/// The addresses 10.66.N.1 to 10.66.N.254, reserved for one user, so every port is free. They are released when the
-/// value is dropped.
+/// The addresses 10.66.N.1 to 10.66.N.254, reserved with all ports until it is dropped.
 #[derive(Debug)]
 pub struct Network {
     number: u8,
-    /// Listens at 10.66.N.255, so that other processes see that the network is taken.
+    /// A listener at 10.66.N.255 that marks the network as taken.
     _taken: TcpListener,
     next: AtomicU8,
 }
@@ -24,11 +22,11 @@ impl Network {
     /// Reserves the next free network.
     ///
     /// # Errors
-    /// If such addresses are not local (the error says how to make them local), or all 254 networks are taken.
+    /// If such addresses are not local, or all 254 networks are taken.
     pub fn claim() -> Result<Self> {
         for _ in 0..=u8::MAX {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            // Of the last one, tests have addresses of clients.
+            // Tests have clients' addresses in the last one.
             if !(1..255).contains(&number) {
                 continue;
             }

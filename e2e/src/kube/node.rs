@@ -1,4 +1,4 @@
-//! A genuine node: what pods of the test bed need to run.
+//! A genuine node.
 
 mod containerd;
 mod kubelet;
@@ -15,7 +15,7 @@ use super::daemon::Daemon;
 use super::{ApiServer, Client, Release};
 use crate::tools;
 
-/// The node's name and address. e2e/tools/in-node.sh gives it the address.
+/// The node's name, and its address from e2e/tools/in-node.sh.
 const NAME: &str = "node";
 const ADDRESS: &str = "10.66.255.254";
 
@@ -27,13 +27,11 @@ const PROXY: &str = "system:kube-proxy";
 const SCHEDULER: &str = "system:kube-scheduler";
 const CONTROLLERS: &str = "system:kube-controller-manager";
 
-/// `CoreDNS`, as most clusters have it, with one replica.
+/// `CoreDNS` with one replica.
 const DNS: &str = include_str!("node/dns.yaml");
 
-/// A Kubernetes cluster of one node whose pods run: kubelet, kube-proxy, containerd with runc, scheduler,
-/// controller-manager and `CoreDNS`, all of them the genuine ones. It knows the images that `e2e/tools/with-node.sh`
-/// made, and no registry. Services of the type `LoadBalancer` get addresses. It stops when the value is dropped, except
-/// for its containers: those end with the namespaces of `e2e/tools/in-node.sh`.
+/// A genuine Kubernetes cluster of one node, with the images of `e2e/tools/with-node.sh` and no registry; Services of
+/// the type `LoadBalancer` get addresses. Its containers end with the namespaces of `e2e/tools/in-node.sh`.
 #[derive(Debug)]
 pub struct Node {
     daemons: Vec<Daemon>,
@@ -41,10 +39,10 @@ pub struct Node {
 }
 
 impl Node {
-    /// The node that all tests of this binary share.
+    /// The node shared by this binary's tests.
     ///
     /// # Errors
-    /// If it does not start, or a part of it has ended since; the error contains the end of a log.
+    /// If it does not start, or a part of it has ended.
     pub async fn shared() -> Result<&'static Self> {
         static NODE: OnceCell<Node> = OnceCell::const_new();
         let node = NODE.get_or_try_init(Self::start).await?;
@@ -53,10 +51,10 @@ impl Node {
         Ok(node)
     }
 
-    /// Starts a cluster, and waits until its node is ready and answers questions about names.
+    /// Starts a cluster, and waits until its node is ready and resolves names.
     ///
     /// # Errors
-    /// If it does not start; the error contains the end of a log.
+    /// If it does not start.
     pub async fn start() -> Result<Self> {
         let users = [
             (KUBELET, "system:nodes"),
@@ -90,7 +88,7 @@ impl Node {
         self.server.admin()
     }
 
-    /// Adds the Gateway API's definitions of this release.
+    /// Adds this release's definitions of the Gateway API.
     ///
     /// # Errors
     /// If one is refused, or its kind is not served.
@@ -98,10 +96,10 @@ impl Node {
         self.admin().define_all(&release.definitions()?).await
     }
 
-    /// The names of the images that pods can have.
+    /// The names of the images for pods.
     ///
     /// # Errors
-    /// If containerd does not say them.
+    /// If containerd does not list them.
     pub fn images(&self) -> Result<Vec<String>> {
         containerd::image_names()
     }
@@ -153,7 +151,7 @@ impl Node {
         let mut command = self.component("kube-proxy", PROXY)?;
         command
             .args(["--hostname-override", NAME, "--cluster-cidr", PODS])
-            // The whole machine's setting, and one that needs a capability which many containers lack.
+            // One would change the whole machine, the other needs a capability that many containers lack.
             .args(["--conntrack-max-per-core=0", "--oom-score-adj=0"]);
         Daemon::start("kube-proxy", &mut command, self.server.directory())
     }
@@ -165,7 +163,6 @@ impl Node {
     }
 }
 
-/// A program of a node, with its own directory and those for root in PATH.
 fn command(program: &str) -> Result<Command> {
     let file = tools::node(program)?;
     let mut path: Vec<PathBuf> = file.parent().into_iter().map(PathBuf::from).collect();

@@ -10,11 +10,10 @@ use super::Client;
 use super::cluster::NODE;
 use crate::{Backend, Protocol};
 
-/// The port of every pod. It is not 8080, because control planes listen there at all addresses.
+/// The port of every pod. Control planes listen at 8080 of all addresses.
 pub const POD_PORT: u16 = 8000;
 
-/// A pod in the API, and a backend of its name at its address. There is no kubelet: the test tells the API server the
-/// pod's status. Dropping the value stops the backend.
+/// A pod in the API, and its backend until dropped. Without a kubelet, the test reports its status.
 #[derive(Debug)]
 pub struct Pod {
     backend: Backend,
@@ -22,7 +21,6 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// Creates the pod at an address, starts its backend, and reports it as ready.
     pub(super) async fn start(
         client: Client,
         name: &str,
@@ -54,7 +52,7 @@ impl Pod {
         Ok(pod)
     }
 
-    /// The name of the pod and of its backend.
+    /// The pod's and its backend's name.
     #[must_use]
     pub fn name(&self) -> &str {
         self.backend.name()
@@ -72,15 +70,15 @@ impl Pod {
         &self.backend
     }
 
-    /// The backend, to stop and restart it.
+    /// The backend, to stop and restart.
     pub fn backend_mut(&mut self) -> &mut Backend {
         &mut self.backend
     }
 
-    /// Reports whether the pod is ready (the condition `Ready`).
+    /// Reports the condition `Ready`.
     ///
     /// # Errors
-    /// If the API server refuses the status.
+    /// If that is refused.
     pub async fn report(&self, ready: bool) -> Result<()> {
         let status = if ready { "True" } else { "False" };
         let condition = |kind: &str| json!({"type": kind, "status": status});
@@ -94,18 +92,18 @@ impl Pod {
         self.client.merge_status("v1/Pod", self.name(), &status).await.map(drop)
     }
 
-    /// Deletes the pod with its grace period: it keeps answering, serving and terminating, until [`Pod::remove`].
+    /// Deletes the pod with its grace period; it serves, terminating, until [`Pod::remove`].
     ///
     /// # Errors
-    /// If the API server refuses.
+    /// If that is refused.
     pub async fn drain(&self) -> Result<()> {
         self.client.delete("v1/Pod", self.name()).await
     }
 
-    /// Stops the backend and deletes the pod at once, drained or not. Its address is then free.
+    /// Stops the backend, deletes the pod at once, and frees its address.
     ///
     /// # Errors
-    /// If the API server refuses.
+    /// If that is refused.
     pub async fn remove(mut self) -> Result<IpAddr> {
         self.backend.stop().await;
         self.client.delete_now("v1/Pod", self.name()).await?;

@@ -1,4 +1,4 @@
-//! What a kubelet derives from a container's specification: arguments, environment, volumes.
+//! What a kubelet derives from a container's specification.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,6 @@ use super::Client;
 use super::envoy_gateway::{secret, text};
 use super::root::Root;
 
-/// A container in a pod's specification.
 #[derive(Debug)]
 pub(super) struct Container<'a> {
     pod: &'a Value,
@@ -18,7 +17,6 @@ pub(super) struct Container<'a> {
 }
 
 impl<'a> Container<'a> {
-    /// The container of this name in a pod's specification. The pod will have the name `name`.
     pub(super) fn of(pod: &'a Value, container: &str, name: &'a str) -> Result<Self> {
         let spec = each(&pod["containers"])
             .find(|candidate| candidate["name"] == container)
@@ -26,7 +24,6 @@ impl<'a> Container<'a> {
         Ok(Self { pod, spec, name })
     }
 
-    /// The arguments, with variables replaced by their values.
     pub(super) fn arguments(&self, environment: &BTreeMap<String, String>) -> Vec<String> {
         let expanded = |argument: &Value| {
             let mut argument = argument.as_str().unwrap_or_default().to_owned();
@@ -38,7 +35,7 @@ impl<'a> Container<'a> {
         each(&self.spec["args"]).map(expanded).collect()
     }
 
-    /// The environment. Variables that come from the pod's status are empty.
+    /// The environment; variables from the pod's status are empty.
     pub(super) async fn environment(&self, client: &Client) -> Result<BTreeMap<String, String>> {
         let mut environment = BTreeMap::new();
         for variable in each(&self.spec["env"]) {
@@ -61,7 +58,6 @@ impl<'a> Container<'a> {
         Ok(environment)
     }
 
-    /// Writes the files of the container's volumes.
     pub(super) async fn mount_into(&self, root: &Root, client: &Client) -> Result<()> {
         for mount in each(&self.spec["volumeMounts"]) {
             let name = text(mount, "name")?;
@@ -78,7 +74,6 @@ impl<'a> Container<'a> {
     }
 }
 
-/// The files of a volume.
 async fn content(volume: &Value, client: &Client) -> Result<Vec<(String, Vec<u8>)>> {
     if let Some(source) = volume.get("secret") {
         return secret(client, text(source, "secretName")?).await;

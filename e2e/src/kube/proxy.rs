@@ -13,11 +13,9 @@ use super::daemon::Daemon;
 use super::root::Root;
 use crate::{Admin, poll, tools};
 
-/// How many worker threads an Envoy has by default.
 const WORKERS: u8 = 2;
 
-/// A stock Envoy, by default with two worker threads, started with a bootstrap (YAML or JSON) that a control plane
-/// made. It stops when the value is dropped.
+/// A stock Envoy with a control plane's bootstrap (YAML or JSON), until it is dropped.
 #[derive(Debug)]
 pub struct Proxy {
     process: Daemon,
@@ -27,12 +25,11 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts an Envoy and waits until its admin interface answers, whichever address the bootstrap gives it. Envoy may
-    /// still wait for its configuration: see [`Proxy::until_ready`]. `environment` is added to this process's
-    /// environment.
+    /// Starts an Envoy with two workers and waits for its admin interface; see also [`Proxy::until_ready`].
+    /// `environment` is added to this process's.
     ///
     /// # Errors
-    /// If it does not start; the error contains the end of its log.
+    /// If it does not start.
     pub async fn start(bootstrap: &str, environment: &[(&str, &str)]) -> Result<Self> {
         Self::start_with_workers(bootstrap, environment, WORKERS).await
     }
@@ -44,14 +41,14 @@ impl Proxy {
     pub async fn start_with_workers(bootstrap: &str, environment: &[(&str, &str)], workers: u8) -> Result<Self> {
         let mut command = Command::new(tools::envoy()?);
         command.envs(environment.iter().copied());
-        // Each answer of a replaced listener asks its client for another connection. By default Envoy asks only some
-        // until the drain time is over, and cuts the connections that it has not asked.
+        // Every answer of a replaced listener asks its client to reconnect; by default only some do, and Envoy cuts the
+        // others at the end.
         command.args(["--drain-strategy", "immediate"]);
         Self::launch(command, bootstrap, workers, None).await
     }
 
-    /// Starts an Envoy in a container's file system, with the container's arguments; `--config-yaml` has the bootstrap.
-    /// Its own fixed ports, which other Envoys on this machine could have, are replaced by free ones.
+    /// Starts an Envoy in a container's file system, with the bootstrap in `--config-yaml`. Free ports replace fixed
+    /// ones.
     pub(super) async fn start_in(
         root: Root,
         arguments: &[String],
@@ -89,8 +86,8 @@ impl Proxy {
             .arg("--admin-address-path")
             .arg(&address)
             .args(["--disable-hot-restart", "--concurrency", &workers.to_string()])
-            // Envoy cuts off what is left of a replaced listener after this time. On a busy machine a worker that
-            // starts the wasm filter answers nothing for seconds.
+            // After the drain time, Envoy cuts off replaced listeners. On a busy machine a worker that starts the wasm
+            // filter is silent for seconds.
             .args(["--file-flush-interval-msec", "50", "--drain-time-s", "30"]);
         let mut process = Daemon::start("envoy", &mut command, directory.path())?;
         let admin = process.until_ready(async || Admin::read(&address)).await?;
@@ -105,7 +102,7 @@ impl Proxy {
     /// Waits until Envoy has its configuration and is ready.
     ///
     /// # Errors
-    /// If that does not happen; the error contains the end of its log.
+    /// If that does not happen.
     pub async fn until_ready(&mut self) -> Result<()> {
         let admin = self.admin;
         self.process
@@ -116,7 +113,7 @@ impl Proxy {
     /// Waits until Envoy has a listener of this name, and returns its address.
     ///
     /// # Errors
-    /// If that does not happen.
+    /// If it does not.
     pub async fn listener(&self, name: &str) -> Result<SocketAddr> {
         let mut last = None;
         let found = poll::until(&format!("Envoy's listener {name}"), async || {
@@ -133,7 +130,7 @@ impl Proxy {
         self.admin
     }
 
-    /// Envoy's process, to pause it.
+    /// Envoy's process.
     #[must_use]
     pub fn process(&self) -> &Daemon {
         &self.process
@@ -153,7 +150,7 @@ impl Proxy {
         self.process.log()
     }
 
-    /// A directory for Envoy's files. It is removed with the value.
+    /// A directory for Envoy's files, kept as long as the value.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.directory.path()

@@ -6,14 +6,14 @@ use anyhow::{Context, Result, ensure};
 
 use crate::tools;
 
-/// A release of the Gateway API (the custom resource definitions of its experimental channel).
+/// A release of the Gateway API, in its experimental channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Release {
-    /// The last release with `BackendLBPolicy`.
+    /// The last one with `BackendLBPolicy`.
     V1_2_1,
-    /// The last minor release in which `XBackendTrafficPolicy` and inline sessions have their first form.
+    /// The last minor release with the first form of `XBackendTrafficPolicy` and inline sessions.
     V1_6_1,
-    /// Has `XBackend`.
+    /// A release with `XBackend`.
     V1_7_0,
 }
 
@@ -21,7 +21,7 @@ impl Release {
     /// All releases.
     pub const ALL: [Self; 3] = [Self::V1_2_1, Self::V1_6_1, Self::V1_7_0];
 
-    /// The release's git tag.
+    /// The git tag.
     #[must_use]
     pub fn tag(self) -> &'static str {
         match self {
@@ -31,11 +31,11 @@ impl Release {
         }
     }
 
-    /// The paths of what the release's experimental channel installs, sorted: the definitions, and the admission policy
-    /// that refuses definitions of other releases.
+    /// The files of the experimental channel, sorted: definitions, and the admission policy that refuses other
+    /// releases' definitions.
     ///
     /// # Errors
-    /// If they do not exist; the error says what to do.
+    /// If they do not exist.
     pub fn definitions(self) -> Result<Vec<PathBuf>> {
         self.channel("experimental")
     }

@@ -9,8 +9,7 @@ use tempfile::TempDir;
 
 use crate::tools;
 
-/// A container's own files: certificates, mounted volumes, `/etc/hosts`. The container shares all other files with this
-/// machine. They are removed when the value is dropped.
+/// A container's own files, such as certificates and `/etc/hosts`; it shares all others with this machine.
 #[derive(Debug)]
 pub(super) struct Root(TempDir);
 
@@ -19,7 +18,7 @@ impl Root {
         Ok(Self(TempDir::with_prefix("limpet-e2e-")?))
     }
 
-    /// Writes a file. Its path begins with `/`.
+    /// Writes a file at a path that begins with `/`.
     pub(super) fn write(&self, path: &str, content: impl AsRef<[u8]>) -> Result<()> {
         let file = self.path(path);
         let directory = file.parent().context("the path has no parent directory")?;
@@ -27,17 +26,16 @@ impl Root {
         std::fs::write(&file, content).with_context(|| format!("cannot write {}", file.display()))
     }
 
-    /// Makes an empty directory, which hides a directory of the same name on this machine.
+    /// Makes an empty directory, which hides this machine's.
     pub(super) fn directory(&self, path: &str) -> Result<()> {
         Ok(std::fs::create_dir_all(self.path(path))?)
     }
 
-    /// The path on this machine of a path in the container.
     pub(super) fn path(&self, path: &str) -> PathBuf {
         self.0.path().join(path.trim_start_matches('/'))
     }
 
-    /// A command that runs in the container. The process started is the program's own.
+    /// A command in the container, whose process is the program's own.
     pub(super) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(tools::checkout().join("e2e/tools/in-root.sh"));
         command.arg(self.0.path()).arg(program);

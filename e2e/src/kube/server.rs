@@ -17,7 +17,7 @@ use super::daemon::Daemon;
 use super::{Client, Network, User};
 use crate::{Tls, tools};
 
-/// A kube-apiserver with RBAC and its own etcd, at its own address. Both stop when the value is dropped.
+/// A kube-apiserver with RBAC and its own etcd, at its own address, until it is dropped.
 #[derive(Debug)]
 pub struct ApiServer {
     process: Option<Daemon>,
@@ -32,26 +32,25 @@ pub struct ApiServer {
     _network: Network,
 }
 
-/// A request that the API server got.
+/// A request to the API server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditedRequest {
-    /// For example `list` or `watch`.
+    /// The verb, such as `list`.
     pub verb: String,
-    /// The path and the query.
+    /// The path and query.
     pub uri: String,
-    /// When it came, since midnight.
+    /// The time since midnight.
     pub at: Duration,
 }
 
 const AUDIT_LOG: &str = "audit.log";
 
-/// The addresses of Services.
 const SERVICES: &str = "10.67.0.0/16";
 
-/// The names by which pods know an API server: the first address of Services, and host names.
+/// The names of an API server in pods; the address is the first of `SERVICES`.
 const NAMES_IN_PODS: [&str; 3] = ["10.67.0.1", "kubernetes.default", "kubernetes.default.svc"];
 
-/// One line for each request of a service account, when it comes.
+/// One line for each request of a service account.
 const AUDIT_POLICY: &str = "
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -62,16 +61,15 @@ rules:
 ";
 
 impl ApiServer {
-    /// Starts etcd and an API server, and waits until it is ready. It has only the objects that it creates itself.
+    /// Starts etcd and an empty API server, and waits until it is ready.
     ///
     /// # Errors
-    /// If they do not start; the error contains the end of a log.
+    /// If they do not start.
     pub async fn start() -> Result<Self> {
         Self::start_with(&[]).await
     }
 
-    /// As [`ApiServer::start`], for a cluster with kubelets, whose other programs are these users: name and group.
-    /// [`ApiServer::component_kubeconfig`] is how they know it.
+    /// As [`ApiServer::start`], with kubelets, and with these users (name and group).
     pub(super) async fn start_with(components: &[(&str, &str)]) -> Result<Self> {
         let network = Network::claim()?;
         let ip = network.next()?;
@@ -108,21 +106,21 @@ impl ApiServer {
         Ok(server)
     }
 
-    /// Checks that etcd and the API server have not ended: without etcd, the API server answers with timeouts.
+    /// Checks that both run: without etcd, the API server answers with timeouts.
     pub(super) fn ensure_running(&self) -> Result<()> {
         self.etcd.ensure_running()?;
         self.process.iter().try_for_each(Daemon::ensure_running)
     }
 
-    /// Kills the API server: connections break, and nothing listens until [`ApiServer::start_again`]. The data stay.
+    /// Kills the API server until [`ApiServer::start_again`]. The data stay.
     pub fn stop(&mut self) {
         self.process = None;
     }
 
-    /// Starts the API server again, at the same address and with the same data.
+    /// Starts the API server again, with the same address and data.
     ///
     /// # Errors
-    /// If it is running, or does not start.
+    /// If it runs, or does not start.
     pub async fn start_again(&mut self) -> Result<()> {
         ensure!(self.process.is_none(), "this API server is already running");
         let mut process = self.launch()?;
@@ -134,7 +132,7 @@ impl ApiServer {
         Ok(())
     }
 
-    /// The API server's process, to pause it.
+    /// The API server's process.
     ///
     /// # Errors
     /// If it is not running.
@@ -142,7 +140,7 @@ impl ApiServer {
         self.process.as_ref().context("this API server is stopped")
     }
 
-    /// The address that it listens at.
+    /// Its address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -160,7 +158,7 @@ impl ApiServer {
         Client::new(self.address, self.tls.clone(), user)
     }
 
-    /// A service account, created if it does not exist, as a user with a token.
+    /// A user with the token of this service account, which is created if needed.
     ///
     /// # Errors
     /// If it cannot be created.
@@ -181,7 +179,7 @@ impl ApiServer {
         })
     }
 
-    /// Writes a kubeconfig file for this user. It is removed with the API server.
+    /// Writes a kubeconfig file for this user, kept as long as the API server.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -221,13 +219,13 @@ impl ApiServer {
         self.process.as_ref().context("this API server is stopped")?.log()
     }
 
-    /// The requests of this user since the API server was started first, in the order in which they came.
+    /// This user's requests to the API server, in order.
     ///
     /// # Errors
     /// If the audit log cannot be read.
     pub fn requests_of(&self, user: &str) -> Result<Vec<AuditedRequest>> {
         let log = std::fs::read_to_string(self.directory.path().join(AUDIT_LOG))?;
-        // The last line may not be complete yet.
+        // The last line may be incomplete.
         let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         Ok(events
@@ -249,7 +247,6 @@ impl ApiServer {
         &self.certificates
     }
 
-    /// Writes the kubeconfig file of a program that [`ApiServer::start_with`] named.
     #[cfg(feature = "node")]
     pub(super) fn component_kubeconfig(&self, name: &str) -> Result<PathBuf> {
         self.kubeconfig(&component(name))
@@ -259,7 +256,7 @@ impl ApiServer {
         let directory = self.directory.path();
         let (ip, certificates) = (self.address.ip().to_string(), &self.certificates);
         let mut command = Command::new(tools::kube("kube-apiserver")?);
-        // Otherwise a sixth of the processor time of a start is garbage collection.
+        // Otherwise garbage collection takes a sixth of a start's processor time.
         command.env("GOGC", "200");
         let mut flag = |name: &str, value: &dyn AsRef<OsStr>| {
             let mut flag = OsString::from(format!("--{name}="));
@@ -282,12 +279,11 @@ impl ApiServer {
         flag("service-account-signing-key-file", &certificates.token_key);
         if self.has_kubelets {
             flag("authorization-mode", &"Node,RBAC");
-            // The name of a node is no host name here.
+            // A node's name is no host name here.
             flag("kubelet-preferred-address-types", &"InternalIP");
         } else {
             flag("authorization-mode", &"RBAC");
-            // Otherwise pods would wait for the service account `default`, which a controller creates that does not
-            // run here.
+            // Otherwise pods wait for the service account `default`, whose controller does not run here.
             flag("disable-admission-plugins", &"ServiceAccount");
         }
         Daemon::start("kube-apiserver", &mut command, directory)
@@ -305,7 +301,7 @@ fn start_etcd(ip: IpAddr, address: SocketAddr, directory: &Path) -> Result<Daemo
     let mut command = Command::new(tools::kube("etcd")?);
     let (clients, peers) = (format!("http://{address}"), format!("http://{ip}:2380"));
     command
-        // The data must survive a restart of the API server, but not of the machine.
+        // The data must survive a restart of the API server only.
         .args(["--unsafe-no-fsync", "--log-level=warn", "--name=etcd", "--data-dir"])
         .arg(directory.join("etcd"))
         .args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients])
@@ -314,7 +310,7 @@ fn start_etcd(ip: IpAddr, address: SocketAddr, directory: &Path) -> Result<Daemo
     Daemon::start("etcd", &mut command, directory)
 }
 
-/// The time of a timestamp such as `2026-11-23T13:10:35.123456Z`.
+/// The time in a timestamp such as `2026-11-23T13:10:35.123456Z`.
 fn since_midnight(timestamp: &str) -> Duration {
     let time = timestamp
         .split_once('T')

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A user that an API server knows by a token.
+/// A user with a token.
 #[derive(Clone)]
 pub struct User {
     pub(super) name: String,
@@ -10,7 +10,7 @@ pub struct User {
 }
 
 impl User {
-    /// The user's name in the API server.
+    /// The user's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
-/// Every spelling of these bytes, in a form that is found even if other bytes are printed around them.
+/// Every spelling of these bytes, found also between other bytes.
 pub(super) fn spellings(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
     let mut all = vec![("raw".to_owned(), bytes.to_vec())];
     let mut add = |name: String, text: String| all.push((name, text.into_bytes()));
@@ -64,7 +64,6 @@ pub(super) fn spellings(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
             all.push((name, base64_within(bytes, before, |bytes| engine.encode(bytes))));
         }
     }
-    // Two spellings can be the same text: keep one.
     let mut known = std::collections::BTreeSet::new();
     all.retain(|(_, spelling)| known.insert(spelling.clone()));
     all
@@ -86,7 +85,7 @@ fn joined(bytes: &[u8], separator: &str, print: impl Fn(u8) -> String) -> String
     printed.join(separator)
 }
 
-/// The characters of base64 that depend on these bytes alone, if `before` other bytes come first.
+/// The base64 characters that depend only on these bytes, behind `before` other bytes.
 fn base64_within(bytes: &[u8], before: usize, encode: impl Fn(&[u8]) -> String) -> Vec<u8> {
     let encoded = encode(&[&vec![0; before], bytes].concat());
     // 6 bits each: from the first character that begins within the bytes to the last that ends within them.

@@ -1,4 +1,4 @@
-//! Each test plants a value in a text and checks that the search finds it.
+//! Each test plants a value in a text for the search.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test")]
 
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
@@ -14,7 +14,6 @@ fn leaks() -> Leaks {
     Leaks::default().key("k", &BASE64_STANDARD.encode(key())).unwrap()
 }
 
-/// Checks that a text is found between other bytes.
 #[track_caller]
 fn found(leaks: &Leaks, text: impl AsRef<[u8]>) {
     let text = text.as_ref();
@@ -121,7 +120,7 @@ fn a_key_is_found_in_base64_wherever_it_begins() {
     }
 }
 
-/// The base64 is as secret as the key. It may be encoded again, for example in a configuration that is itself base64.
+/// The base64 is as secret as the key, and may be encoded again, as in a base64 configuration.
 #[test]
 fn the_text_of_a_key_is_found_in_every_spelling_too() {
     let leaks = leaks();

@@ -21,8 +21,8 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use super::Session;
 use crate::{Body, BoxError, Protocol, Reply, Tasks, poll};
 
-/// The service. It sends its name, and then returns every message. At the message `close` it closes the WebSocket, at
-/// `vanish` the connection. At the path `/refuse` it opens no WebSocket.
+/// The service: it sends its name and echoes messages. `close` closes the WebSocket, `vanish` the connection; the path
+/// `/refuse` opens none.
 #[derive(Debug)]
 pub struct Chat;
 
@@ -78,12 +78,12 @@ async fn converse(backend: &str, connection: Upgraded) -> Result<(), Error> {
     Ok(())
 }
 
-/// The client's end of an open WebSocket.
+/// The client's end of a WebSocket.
 #[derive(Debug)]
 pub struct Socket<S = TcpStream>(WebSocketStream<S>);
 
 impl Socket {
-    /// Opens a WebSocket for this session, and checks that the session's backend greets it.
+    /// Opens a WebSocket, which the session's backend must greet.
     ///
     /// # Errors
     /// If it does not.
@@ -93,7 +93,7 @@ impl Socket {
         socket.greeted_by(session).await
     }
 
-    /// Opens a WebSocket for this session at any backend. Also returns the headers of the answer.
+    /// Opens a WebSocket at any backend. Also returns the answer's headers.
     ///
     /// # Errors
     /// If the answer opens none.
@@ -104,16 +104,16 @@ impl Socket {
     /// As [`Socket::handshake`], at this path.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Socket::handshake`].
     pub async fn handshake_at(address: SocketAddr, path: &str, session: &Session) -> Result<(Self, hyper::HeaderMap)> {
         let stream = TcpStream::connect(address).await?;
         Self::handshake_on(stream, &format!("{address}{path}"), session.field()).await
     }
 
-    /// Opens a WebSocket on this connection, with a header field. Also returns the headers of the answer.
+    /// As [`Socket::handshake`], on this connection, with a header field.
     ///
     /// # Errors
-    /// If the answer opens none.
+    /// As [`Socket::handshake`].
     pub async fn handshake_on(
         stream: TcpStream,
         place: &str,
@@ -133,12 +133,12 @@ impl Socket {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
-    /// The client's end of a WebSocket on a stream that is already open.
+    /// A WebSocket on an open stream.
     pub async fn over(stream: S) -> Self {
         Self(WebSocketStream::from_raw_socket(stream, Role::Client, None).await)
     }
 
-    /// Waits for the greeting, which must come from the session's backend.
+    /// Waits for the greeting of the session's backend.
     ///
     /// # Errors
     /// If it does not.
@@ -181,7 +181,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         Ok(message.context("the WebSocket is closed")??)
     }
 
-    /// Closes the WebSocket, and waits until the backend has closed it too.
+    /// Closes the WebSocket, and waits until the backend has, too.
     ///
     /// # Errors
     /// If the backend does not.

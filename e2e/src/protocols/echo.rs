@@ -33,25 +33,24 @@ const REPEAT: &str = "/limpet.test.Echo/Repeat";
 const GATHER: &str = "/limpet.test.Echo/Gather";
 const CONVERSE: &str = "/limpet.test.Echo/Converse";
 
-/// The time between two notes of `Repeat`.
 const INTERVAL: Duration = Duration::from_millis(10);
 
 /// The message of all calls.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Note {
-    /// What is said.
+    /// The text.
     #[prost(string, tag = "1")]
     pub text: String,
-    /// In an answer: the backend that sent it.
+    /// An answer's backend.
     #[prost(string, tag = "2")]
     pub backend: String,
-    /// In an answer: the number of notes.
+    /// An answer's number of notes.
     #[prost(uint32, tag = "3")]
     pub count: u32,
 }
 
 impl Note {
-    /// A note of a client.
+    /// A client's note.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self {
@@ -61,8 +60,7 @@ impl Note {
     }
 }
 
-/// The service. A note `fail` makes a call fail. Metadata `x-note` and `x-note-bin` are returned, and `x-seen` of the
-/// answer lists all other metadata.
+/// The service. A note `fail` makes a call fail. Metadata `x-note` and `x-note-bin` return; `x-seen` lists the rest.
 #[derive(Debug)]
 pub struct Echo;
 
@@ -166,7 +164,6 @@ fn answer(backend: &str, note: Note) -> Result<Note, Status> {
     })
 }
 
-/// The metadata of the answer to a call with this metadata.
 fn answered(asked: &MetadataMap) -> MetadataMap {
     let mut answer = MetadataMap::new();
     if let Some(note) = asked.get("x-note") {
@@ -205,7 +202,7 @@ impl EchoClient {
         Self(Calls::new(channel))
     }
 
-    /// One note, one answer.
+    /// Sends a note, for a note.
     ///
     /// # Errors
     /// The status, if the call fails.
@@ -215,7 +212,7 @@ impl EchoClient {
         self.0.unary(call, PathAndQuery::from_static(SAY), codec).await
     }
 
-    /// One note, a stream of answers.
+    /// Sends a note, for a stream.
     ///
     /// # Errors
     /// The status, if the call fails.
@@ -227,7 +224,7 @@ impl EchoClient {
             .await
     }
 
-    /// A stream of notes, one answer.
+    /// Sends a stream, for a note.
     ///
     /// # Errors
     /// The status, if the call fails.
@@ -242,7 +239,7 @@ impl EchoClient {
             .await
     }
 
-    /// A stream of notes, an answer to each.
+    /// Sends a stream, for a stream.
     ///
     /// # Errors
     /// The status, if the call fails.

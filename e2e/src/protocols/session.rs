@@ -1,11 +1,10 @@
-//! A session from its client's side, for all protocols.
+//! A session from its client's side.
 
 use crate::{Answer, Carrier, Connection, Exchange, Request};
 use anyhow::{Context, Result, ensure};
 use hyper::HeaderMap;
 
-/// A client's session. It begins with the first answer. All later answers must come from the same backend, without a
-/// token.
+/// A client's session: after the first answer, all come from the same backend, without a token.
 #[derive(Debug)]
 pub struct Session {
     carrier: Carrier,
@@ -21,7 +20,7 @@ struct Held {
 }
 
 impl Session {
-    /// The session of a client that has not sent a request yet.
+    /// A session before its first request.
     #[must_use]
     pub fn new(carrier: Carrier) -> Self {
         Self {
@@ -31,34 +30,34 @@ impl Session {
         }
     }
 
-    /// How it travels.
+    /// How the token travels.
     #[must_use]
     pub fn carrier(&self) -> Carrier {
         self.carrier
     }
 
-    /// The field that the next request must have: its name and value.
+    /// The name and value of the field for the next request.
     #[must_use]
     pub fn field(&self) -> Option<(&'static str, String)> {
         self.held.as_ref().map(|held| self.carrier.field(&held.token))
     }
 
-    /// The backend that the session is on.
+    /// The session's backend.
     #[must_use]
     pub fn backend(&self) -> &str {
         self.held.as_ref().map_or("none yet", |held| &held.backend)
     }
 
-    /// What the client holds.
+    /// The client's token.
     #[must_use]
     pub fn token(&self) -> Option<&str> {
         self.held.as_ref().map(|held| held.token.as_str())
     }
 
-    /// Checks the headers of an answer.
+    /// Checks an answer's headers.
     ///
     /// # Errors
-    /// If it is not as it should be.
+    /// If they are wrong.
     pub fn answered(&mut self, headers: &HeaderMap) -> Result<()> {
         let (backend, token) = self.read(headers)?;
         match &self.held {
@@ -79,7 +78,7 @@ impl Session {
         Ok(())
     }
 
-    /// Checks the headers of an answer after the session's backend has gone.
+    /// Checks an answer's headers after the backend has gone.
     ///
     /// # Errors
     /// If the session has not moved, or has no token for that.
@@ -91,8 +90,7 @@ impl Session {
         Ok(())
     }
 
-    /// The backend that answered, and the token in the answer. Checks that there is at most one token, and no internal
-    /// header.
+    /// The answer's backend and token. Checks that there is at most one, and no internal header.
     fn read(&self, headers: &HeaderMap) -> Result<(String, Option<String>)> {
         let backend = headers.get("x-backend").context("no backend answered")?;
         let tokens = match self.carrier {
@@ -114,7 +112,7 @@ impl Session {
         }
     }
 
-    /// A gRPC call of this session.
+    /// A gRPC call with the session's token.
     ///
     /// # Errors
     /// If the token cannot be metadata.
@@ -126,7 +124,7 @@ impl Session {
         Ok(call)
     }
 
-    /// Checks the metadata of a gRPC answer. Returns its message or stream.
+    /// Checks a gRPC answer's metadata, and returns its message or stream.
     ///
     /// # Errors
     /// As [`Session::answered`].
@@ -135,18 +133,18 @@ impl Session {
         Ok(answer.into_inner())
     }
 
-    /// Sends a request of this session over a new connection.
+    /// Sends a request over a new connection.
     ///
     /// # Errors
-    /// If there is no answer, or it is not as it should be.
+    /// If there is no answer, or a wrong one.
     pub async fn send(&mut self, request: Request) -> Result<Answer> {
         self.open(request).await?.rest().await
     }
 
-    /// As [`Session::send`], but does not read the body of the answer.
+    /// As [`Session::send`], without reading the body.
     ///
     /// # Errors
-    /// If there is no answer, or it is not as it should be.
+    /// As [`Session::send`].
     pub async fn open(&mut self, request: Request) -> Result<Exchange> {
         let exchange = self.bring(request).open().await?;
         self.answered(&exchange.head().headers)?;
@@ -156,7 +154,7 @@ impl Session {
     /// As [`Session::open`], over this connection.
     ///
     /// # Errors
-    /// If there is no answer, or it is not as it should be.
+    /// As [`Session::send`].
     pub async fn open_over(&mut self, connection: &mut Connection, request: Request) -> Result<Exchange> {
         let exchange = connection.exchange(self.bring(request)).await?;
         self.answered(&exchange.head().headers)?;

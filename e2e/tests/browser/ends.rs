@@ -1,4 +1,4 @@
-//! Cookies that end with the browser, and those that end by their time.
+//! Cookies that end with the browser, or by their time.
 
 use limpet_e2e::poll;
 
@@ -33,7 +33,7 @@ async fn a_permanent_cookie_outlasts_the_browser() -> Result<()> {
     Ok(())
 }
 
-/// A browser that opens its last pages again keeps session cookies, too.
+/// A browser that opens its last pages again keeps them.
 #[tokio::test]
 async fn a_browser_that_goes_on_keeps_session_cookies() -> Result<()> {
     let goes_on = json!({"session.restore_on_startup": 1});
@@ -42,7 +42,7 @@ async fn a_browser_that_goes_on_keeps_session_cookies() -> Result<()> {
     Ok(())
 }
 
-/// Max-Age is what is left of the absolute timeout: the browser drops the cookie when the session is over.
+/// Max-Age is the rest of the absolute timeout.
 #[tokio::test]
 async fn a_permanent_cookie_ends_with_its_timeout() -> Result<()> {
     let shop = Shop::open(&policy("Permanent", "3s")).await?;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Forwarded, so that backends see which session a request is in.
+/// Forwarded, so that backends see a request's session.
 fn policy(partitioned: bool) -> Value {
     json!({"cookie": {
         "name": COOKIE,
@@ -13,7 +13,7 @@ fn policy(partitioned: bool) -> Value {
     }})
 }
 
-/// Opens a page of another site with the shop in a frame, and looks into it.
+/// Opens a page of another site with the shop in a frame, and enters it.
 async fn frame(shop: &Shop, site: &str) -> Result<()> {
     shop.browser.go(site).await?;
     let frame = "
@@ -27,7 +27,7 @@ async fn frame(shop: &Shop, site: &str) -> Result<()> {
     shop.browser.enter_frame().await
 }
 
-/// The session that fetches in the present frame or page are in: backends, and the cookies that these saw.
+/// The session of fetches in the present frame or page: backends, and the cookies that these saw.
 async fn session(shop: &Shop) -> Result<(BTreeSet<String>, BTreeSet<Option<String>>)> {
     let (mut backends, mut sent) = (BTreeSet::new(), BTreeSet::new());
     for _ in 0..6 {
@@ -38,7 +38,6 @@ async fn session(shop: &Shop) -> Result<(BTreeSet<String>, BTreeSet<Option<Strin
     Ok((backends, sent))
 }
 
-/// The one session of the present frame or page.
 async fn one_session(shop: &Shop) -> Result<String> {
     let (backends, sent) = session(shop).await?;
     assert_eq!((backends.len(), sent.len()), (1, 1), "{backends:?} {sent:?}");
@@ -70,7 +69,7 @@ async fn where_third_parties_are_blocked_a_frame_has_no_session() -> Result<()> 
     Ok(())
 }
 
-/// Each site that embeds the shop has a session of its own in the frame, and the shop itself has another one.
+/// Each embedding site has a session in the frame, and the shop itself has another one.
 #[tokio::test]
 async fn a_partitioned_cookie_is_a_session_for_each_site() -> Result<()> {
     for blocked in [false, true] {
@@ -93,7 +92,7 @@ async fn a_partitioned_cookie_is_a_session_for_each_site() -> Result<()> {
     Ok(())
 }
 
-/// With `Strict` or `Lax`, a frame of another site has no session, whatever the browser blocks.
+/// With `Strict` or `Lax`, whatever the browser blocks.
 #[tokio::test]
 async fn a_strict_cookie_never_reaches_a_frame() -> Result<()> {
     for (same_site, blocked) in [("Strict", false), ("Strict", true), ("Lax", false), ("Lax", true)] {

@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// Pages and fetches of a session reach one backend.
 async fn assert_kept(shop: &Shop, path: &str) -> Result<()> {
     let backend = name(&shop.visit(path).await?)?;
     assert_eq!(shop.visited_at(path).await?, one(&backend));
@@ -27,7 +26,7 @@ async fn pages_and_fetches_stay_by_a_cookie() -> Result<()> {
     Ok(())
 }
 
-/// A fetch without credentials is one of nobody, and leaves the page's session alone.
+/// Such a fetch leaves the page's session unchanged.
 #[tokio::test]
 async fn a_fetch_without_credentials_has_no_session() -> Result<()> {
     let shop = Shop::open(&json!({"cookie": {"name": COOKIE}})).await?;
@@ -38,7 +37,7 @@ async fn a_fetch_without_credentials_has_no_session() -> Result<()> {
     Ok(())
 }
 
-/// The application sets its cookie once. Behind that, the token comes and goes with it.
+/// The application sets its cookie once. The token comes and goes with it.
 #[tokio::test]
 async fn pages_stay_by_the_applications_cookie() -> Result<()> {
     for mode in ["prefix", "rewrite"] {
@@ -53,7 +52,7 @@ async fn pages_stay_by_the_applications_cookie() -> Result<()> {
     Ok(())
 }
 
-/// A script sends the header that it was given, in every request. A page cannot.
+/// A script, unlike a page, can send the header that it was given.
 #[tokio::test]
 async fn fetches_stay_by_a_header() -> Result<()> {
     for (mode, asked_for) in [("insert", "x-answer: none"), ("prefix", "x-session: seven")] {
@@ -73,7 +72,7 @@ async fn fetches_stay_by_a_header() -> Result<()> {
     Ok(())
 }
 
-/// A redirect puts the token into the URL of the page that it leads to.
+/// A redirect puts the token into the URL of its target.
 #[tokio::test]
 async fn pages_stay_by_the_query_of_a_redirect() -> Result<()> {
     let policy = json!({"query": {"name": "s", "redirects": true}});
@@ -90,13 +89,12 @@ async fn pages_stay_by_the_query_of_a_redirect() -> Result<()> {
         assert_eq!(shop.browser.page().await?["backend"], seen["backend"]);
     }
     assert_eq!(shop.fetched_from(&url, &json!({})).await?, one(&name(&seen)?));
-    // The backends that have not been asked yet redirect once.
+    // Backends without a request so far redirect once.
     shop.fetched_from("/", &json!({})).await?;
     assert_eq!(shop.visited_at("/basket").await?.len(), 3, "a URL without the token");
     Ok(())
 }
 
-/// The browser gets nothing and brings nothing.
 #[tokio::test]
 async fn pages_and_fetches_stay_by_the_address() -> Result<()> {
     let shop = Shop::open(&json!({"source": {}})).await?;

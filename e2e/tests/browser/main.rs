@@ -18,40 +18,37 @@ use serde_json::{Value, json};
 
 /// The site with the session.
 const SHOP: &str = "https://shop.example";
-/// Another host of the same site, without a session.
+/// A host of the same site, without a session.
 const SIBLING: &str = "https://www.shop.example";
-/// Pages of other sites, without a session.
+/// Other sites, without a session.
 const OTHER: &str = "https://other.example";
 const THIRD: &str = "https://third.example";
 
 const COOKIE: &str = "limpet-session";
 
-/// A site with sessions, and a browser for which it is `https://shop.example`.
+/// For the browser, the site is `https://shop.example`.
 struct Shop {
     site: Site,
     browser: Browser,
 }
 
 impl Shop {
-    /// A shop whose sessions are of this policy.
     async fn open(policy: &Value) -> Result<Self> {
         Self::open_for(policy, &json!({})).await
     }
 
-    /// A shop, and a browser with these preferences.
     async fn open_for(policy: &Value, preferences: &Value) -> Result<Self> {
         let site = Site::start_speaking(config(policy)?, &[Arc::new(Chat)]).await?;
         let browser = Browser::start_with(site.envoy.address(), preferences).await?;
         Ok(Self { site, browser })
     }
 
-    /// Goes to a page of the shop. Returns what its backend saw.
     async fn visit(&self, path: &str) -> Result<Value> {
         self.browser.go(&format!("{SHOP}{path}")).await?;
         self.browser.page().await
     }
 
-    /// What a script of the present page gets for this URL: `seen` by the backend, and the `headers` of the answer.
+    /// What a script of the present page gets: `seen` by the backend, and the answer's `headers`.
     async fn fetch(&self, url: &str, options: &Value) -> Result<Value> {
         let fetch = "
             const answer = await fetch(arguments[0], arguments[1]);
@@ -59,7 +56,6 @@ impl Shop {
         self.browser.script(fetch, &[url.into(), options.clone()]).await
     }
 
-    /// The backends that several fetches of this URL reach.
     async fn fetched_from(&self, url: &str, options: &Value) -> Result<BTreeSet<String>> {
         let mut backends = BTreeSet::new();
         for _ in 0..8 {
@@ -68,7 +64,6 @@ impl Shop {
         Ok(backends)
     }
 
-    /// The backends that several visits of this page reach.
     async fn visited_at(&self, path: &str) -> Result<BTreeSet<String>> {
         let mut backends = BTreeSet::new();
         for _ in 0..6 {
@@ -77,14 +72,14 @@ impl Shop {
         Ok(backends)
     }
 
-    /// The next answer of each backend sets a cookie of the application's, `basket`.
+    /// The next answer of each backend sets the application's cookie `basket`.
     fn set_basket(&self) {
         for backend in &self.site.backends {
             backend.answer_next(Answering::ok().header("set-cookie", "basket=seven; Path=/; Secure; HttpOnly"));
         }
     }
 
-    /// The token in the cookie that the browser keeps for the present page.
+    /// The token in the browser's cookie for the present page.
     async fn token(&self) -> Result<Option<String>> {
         let cookies = self.browser.cookies().await?;
         Ok(cookies
@@ -94,12 +89,11 @@ impl Shop {
     }
 }
 
-/// Whether the browser blocks cookies of third parties, as a preference. Debian's Chromium does by default.
+/// As a preference. Debian's Chromium blocks them by default.
 fn third_parties(blocked: bool) -> Value {
     json!({"profile.cookie_controls_mode": u8::from(blocked)})
 }
 
-/// The name of the backend that saw this.
 fn name(seen: &Value) -> Result<String> {
     let name = seen["backend"].as_str();
     Ok(name
@@ -111,15 +105,14 @@ fn one(name: &str) -> BTreeSet<String> {
     BTreeSet::from([name.to_owned()])
 }
 
-/// The cookies that a backend saw.
 fn cookies(seen: &Value) -> Option<&str> {
     let headers = seen["headers"].as_array()?;
     let cookie = headers.iter().find(|pair| pair[0] == "cookie")?;
     cookie[1].as_str()
 }
 
-/// `streams.yaml` with TLS and HTTP/2, this policy for the shop but not for its `/empty`, and pages of other sites.
-/// One worker, which takes turns among the backends.
+/// `streams.yaml` with TLS and HTTP/2, this policy for the shop but not for its `/empty`, and other sites. One worker
+/// takes turns among backends.
 fn config(policy: &Value) -> Result<Config> {
     let filter = json!({
         "keys": [{"id": 1, "env": "LIMPET_KEY"}],
@@ -133,7 +126,7 @@ fn config(policy: &Value) -> Result<Config> {
     });
     Ok(config.route_configuration(|routes| {
         let shop = routes["virtual_hosts"][0]["routes"][0].clone();
-        // A browser asks for the icon whenever it likes.
+        // A browser asks for the icon at any time.
         routes["virtual_hosts"][0]["routes"] = json!([page("/favicon.ico"), page("/empty"), shop]);
         if let Some(hosts) = routes["virtual_hosts"].as_array_mut() {
             hosts.push(other_sites());
@@ -141,7 +134,7 @@ fn config(policy: &Value) -> Result<Config> {
     }))
 }
 
-/// An empty page, and redirects to the shop: from `/redirect/…` to its `/way/…`.
+/// An empty page, and redirects from `/redirect/…` to the shop's `/way/…`.
 fn other_sites() -> Value {
     json!({
         "name": "others",
@@ -156,7 +149,6 @@ fn other_sites() -> Value {
     })
 }
 
-/// A route to an empty page.
 fn page(prefix: &str) -> Value {
     json!({
         "match": {"prefix": prefix},

@@ -1,5 +1,4 @@
-//! Ways from another site to the shop, and what becomes of the session. What is expected stands in the table of
-//! docs/background/modes.md.
+//! Ways from another site to the shop, and the session then: the table of docs/background/modes.md.
 
 use limpet_e2e::poll;
 
@@ -7,7 +6,7 @@ use super::*;
 
 const PAGE: &str = include_str!("../../../docs/background/modes.md");
 
-/// The columns of the table: a value, and whether the browser blocks cookies of third parties.
+/// The table's columns: a value, and whether the browser blocks cookies of third parties.
 const COLUMNS: [(&str, bool); 4] = [("Strict", false), ("Lax", false), ("None", false), ("None", true)];
 
 /// A way to the shop.
@@ -45,7 +44,6 @@ impl Way {
         Self::WebSocket,
     ];
 
-    /// How the page names it.
     fn label(self) -> &'static str {
         match self {
             Self::Typed => "A URL that the user types",
@@ -69,7 +67,6 @@ impl Way {
         !matches!(self, Self::Frame | Self::Image | Self::Fetch | Self::WebSocket)
     }
 
-    /// The page on which it begins.
     async fn begin(self, browser: &Browser, url: &str) -> Result<()> {
         match self {
             Self::ThereAndBack => browser.go(&format!("{SHOP}/empty")).await,
@@ -82,7 +79,7 @@ impl Way {
         }
     }
 
-    /// Goes this way to a URL of the shop, and waits until the answer is there.
+    /// Goes to a URL of the shop, and waits for the answer.
     async fn go(self, browser: &Browser, url: &str) -> Result<()> {
         let redirect = url.replace(SHOP, OTHER).replace("/way/", "/redirect/");
         match self {
@@ -143,7 +140,6 @@ async fn send_form(browser: &Browser, url: &str, method: &str) -> Result<()> {
     browser.click("button").await
 }
 
-/// A script that adds an element with this source.
 fn element(name: &str) -> String {
     format!(
         "await new Promise((done) => {{
@@ -155,7 +151,6 @@ fn element(name: &str) -> String {
     )
 }
 
-/// The cookies that the request for this path had at its backend.
 async fn sent(shop: &Shop, way: Way, path: &str) -> Result<Option<String>> {
     if way.leads_the_window() {
         return Ok(cookies(&shop.browser.page().await?).map(str::to_owned));
@@ -165,7 +160,7 @@ async fn sent(shop: &Shop, way: Way, path: &str) -> Result<Option<String>> {
     Ok(seen.context("no request")?.cookies())
 }
 
-/// What becomes of a session that is taken this way: the words of the page.
+/// The outcome for the session, in the words of the page.
 async fn outcome(shop: &Shop, way: Way) -> Result<&'static str> {
     let path = format!("/way/{way:?}");
     let url = format!("{SHOP}{path}");
@@ -188,7 +183,7 @@ async fn outcome(shop: &Shop, way: Way) -> Result<&'static str> {
     })
 }
 
-/// The cells of the page's table that tell what becomes of the session this way.
+/// This way's cells in the page's table.
 fn cells(way: Way) -> Result<Vec<&'static str>> {
     let start = format!("| {} | ", way.label());
     let row = PAGE.lines().find_map(|line| line.strip_prefix(start.as_str()));
@@ -200,9 +195,9 @@ fn cells(way: Way) -> Result<Vec<&'static str>> {
 async fn each_way_from_another_site_does_what_the_page_says() -> Result<()> {
     let (mut expected, mut found) = (Vec::new(), Vec::new());
     for (column, (value, blocked)) in COLUMNS.into_iter().enumerate() {
-        // Forwarded, so that a backend sees whether it was sent.
+        // Forwarded, so that backends see whether it was sent.
         let cookie = json!({"name": COOKIE, "sameSite": value, "secure": "always", "forward": true});
-        // Without a service for WebSockets, whose requests are then seen like all others.
+        // Without a WebSocket service, whose requests are then seen like all others.
         let site = Site::start(config(&json!({"cookie": cookie}))?).await?;
         let browser = Browser::start_with(site.envoy.address(), &third_parties(blocked)).await?;
         let shop = Shop { site, browser };
@@ -217,7 +212,7 @@ async fn each_way_from_another_site_does_what_the_page_says() -> Result<()> {
     Ok(())
 }
 
-/// The table has a row of each way, and no other.
+/// A row for each way, and no other.
 #[test]
 fn the_page_has_the_ways_of_the_test() -> Result<()> {
     for way in Way::ALL {
@@ -229,7 +224,7 @@ fn the_page_has_the_ways_of_the_test() -> Result<()> {
     Ok(())
 }
 
-/// After a link that lost the session, the next pages of the site are in the new one.
+/// After a link that lost the session, the site's next pages are in the new one.
 #[tokio::test]
 async fn a_visitor_by_a_link_has_a_new_session() -> Result<()> {
     let shop = Shop::open(&json!({"cookie": {"name": COOKIE}})).await?;

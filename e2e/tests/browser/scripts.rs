@@ -1,8 +1,8 @@
-//! What scripts of the page see of a session.
+//! What the page's scripts see of a session.
 
 use super::*;
 
-/// All that a script can read cookies by.
+/// All means to read cookies.
 const COOKIES: &str = "return document.cookie + (await cookieStore.getAll()).map((cookie) => cookie.name)";
 
 async fn readable(shop: &Shop) -> Result<String> {

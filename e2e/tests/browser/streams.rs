@@ -1,4 +1,4 @@
-//! WebSockets and server-sent events, for which a script can choose nothing but the URL.
+//! WebSockets and server-sent events, for which a script can choose only the URL.
 
 use super::*;
 
@@ -17,7 +17,7 @@ const EVENT_SOURCE: &str = "
         events.onerror = () => fail(new Error('no events'));
     })";
 
-/// The backends that several WebSockets and event sources with this query reach.
+/// The backends that several WebSockets and event sources reach.
 async fn streamed_from(shop: &Shop, query: &str) -> Result<[BTreeSet<String>; 2]> {
     let (mut sockets, mut events) = (BTreeSet::new(), BTreeSet::new());
     let url = |scheme: &str, path: &str| json!(format!("{scheme}://shop.example{path}{query}"));
@@ -58,7 +58,7 @@ async fn streams_have_no_session_by_a_header() -> Result<()> {
     Ok(())
 }
 
-/// A stream can begin the session, too: the browser keeps the cookie of the response that opens a WebSocket.
+/// The browser keeps the cookie of the response that opens a WebSocket.
 #[tokio::test]
 async fn a_websocket_begins_the_session_of_a_page() -> Result<()> {
     let shop = Shop::open(&json!({"cookie": {"name": COOKIE}})).await?;
@@ -95,7 +95,7 @@ async fn streams_stay_by_the_query_that_a_fetch_was_told() -> Result<()> {
     Ok(())
 }
 
-/// A page of another site has no cookie of the shop's, but may know the token.
+/// Another site's page has no cookie of the shop, but may know the token.
 #[tokio::test]
 async fn a_websocket_from_another_site_stays_by_the_query() -> Result<()> {
     let policy = json!({
@@ -104,7 +104,7 @@ async fn a_websocket_from_another_site_stays_by_the_query() -> Result<()> {
         "tell": {"header": {"name": TELL}},
     });
     let shop = Shop::open(&policy).await?;
-    // A fetch begins the session: a page cannot read the headers that it came with.
+    // A fetch begins the session: a page cannot read its own headers.
     shop.browser.go(&format!("{SHOP}/empty")).await?;
     let told = shop.fetch("/", &json!({})).await?;
     let token = told["headers"][TELL].as_str().context("no token")?.to_owned();
@@ -121,7 +121,7 @@ async fn a_websocket_from_another_site_stays_by_the_query() -> Result<()> {
         .script(WEB_SOCKET, &[json!("wss://shop.example/chat")])
         .await?;
     assert_eq!(shop.site.envoy.metric("web.no_token").await?, 2);
-    // The browser has not kept what that response set.
+    // The browser did not keep that response's cookie.
     shop.visit("/").await?;
     assert_eq!(shop.token().await?, Some(token));
     Ok(())

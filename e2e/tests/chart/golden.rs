@@ -1,4 +1,4 @@
-//! What the chart makes of some values: `golden/<case>/in.yaml` has values, `out.yaml` what is printed.
+//! The chart's output for the values of `golden/<case>/in.yaml` is `out.yaml`.
 
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::helm;
@@ -8,9 +8,9 @@ use crate::{checkout, compare, template};
 /// A case: its folder, the release's name, and its namespace.
 const CASES: [(&str, &str, &str); 5] = [
     ("default", "limpet", "limpet-system"),
-    // Nearly every value has another than its default: `every_value_is_set_by_a_golden_case` says which have not.
+    // Nearly no value is the default: `every_value_is_set_by_a_golden_case` names the exceptions.
     ("everything", "limpet", "limpet-system"),
-    // Beside the first: no name of it.
+    // It shares no name with the first.
     ("another", "second", "other"),
     ("istio", "limpet", "limpet-istio"),
     ("envoy-gateway", "limpet", "limpet-envoy-gateway"),
@@ -20,7 +20,6 @@ fn file(case: &str, name: &str) -> std::path::PathBuf {
     checkout(&format!("e2e/tests/chart/golden/{case}/{name}"))
 }
 
-/// The values of all cases.
 pub(crate) fn values() -> Result<Vec<serde_json::Value>> {
     let read = |case: &str| {
         Ok(serde_saphyr::from_str(&std::fs::read_to_string(file(
@@ -58,7 +57,7 @@ fn helm_finds_nothing_to_complain_of_in_the_chart() -> Result<()> {
     Ok(())
 }
 
-/// Two releases share no object: neither one of the cluster, nor one of a namespace that both are in.
+/// Two releases share no object, neither of the cluster nor of a common namespace.
 #[test]
 fn releases_beside_each_other_share_no_object() -> Result<()> {
     let names = |release: &str, namespace: &str| -> Result<Vec<String>> {
@@ -83,7 +82,7 @@ fn releases_beside_each_other_share_no_object() -> Result<()> {
             ensure!(!first.contains(&name), "{release} in {namespace}: {name}");
         }
     }
-    // The class is of the cluster and has the release's name: Helm refuses a second one.
+    // Helm refuses a second class of the release's name.
     let again = names("limpet", "other")?;
     let shared: Vec<_> = again.iter().filter(|name| first.contains(name)).collect();
     ensure!(shared == ["\"GatewayClass\" null \"limpet\""], "{shared:?}");

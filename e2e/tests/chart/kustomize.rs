@@ -1,4 +1,4 @@
-//! The folders for kustomize are what the chart prints: people who do without Helm get the same objects.
+//! The folders for kustomize have the objects that the chart prints.
 
 use std::fs;
 use std::process::Command;
@@ -11,12 +11,11 @@ use crate::{checkout, compare};
 
 const HEAD: &str = "# Written by `make manifests` from controller/deploy/chart.\n";
 
-/// What kustomize does without: it has the class in an example, the definitions in files, and its own way to
-/// certificates.
+/// For kustomize, the class is in an example, the definitions are in files, and certificates are made elsewhere.
 const VALUES: &str = "gatewayClass.create=false,crds.install=false";
 
-/// A folder: its place in `controller/deploy`, the namespace that it installs into, more values, and its files with the
-/// templates of the chart that they are made of.
+/// A folder: its place in `controller/deploy`, its namespace, more values, and its files with the chart's templates
+/// that they are made of.
 struct Folder {
     path: &'static str,
     namespace: &'static str,
@@ -94,7 +93,7 @@ fn the_manifests_for_kustomize_are_what_the_chart_prints() -> Result<()> {
     Ok(())
 }
 
-/// As `kubectl apply -k` reads it. The definitions are those of the chart, through a link.
+/// As `kubectl apply -k` reads it. The definitions are the chart's, through a link.
 #[test]
 fn kustomize_builds_each_folder() -> Result<()> {
     for (folder, kinds) in [
@@ -129,8 +128,7 @@ fn kustomize_builds_each_folder() -> Result<()> {
     Ok(())
 }
 
-/// Without the lines in which Helm says which template an object comes from, and without the empty ones in front of
-/// them.
+/// The text without Helm's lines about an object's template, and the empty ones in front of them.
 fn without_source(printed: &str) -> String {
     let mut lines: Vec<&str> = Vec::new();
     for line in printed.lines() {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use limpet_e2e::{helm, tools};
 
-/// What the chart makes of these arguments: a release's name, its namespace, and values.
+/// `arguments`: a release's name, its namespace, and values.
 fn template(arguments: &[&str]) -> Result<String> {
     let chart = helm::chart();
     let mut all = vec!["template", chart.to_str().context("a path")?];
@@ -25,7 +25,7 @@ fn checkout(path: &str) -> PathBuf {
     tools::checkout().join(path)
 }
 
-/// Compares a file with what it has to be, or writes it if `UPDATE_GOLDEN` is set.
+/// Compares a file, or writes it if `UPDATE_GOLDEN` is set.
 fn compare(file: &Path, expected: &str) -> Result<()> {
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         return fs::write(file, expected).with_context(|| format!("cannot write {}", file.display()));

@@ -1,10 +1,10 @@
-//! Values that the chart refuses, and values that another one makes void.
+//! Values that the chart refuses, and values that others make void.
 
 use anyhow::{Result, ensure};
 
 use crate::template;
 
-/// Values, and what the refusal says.
+/// Values, and words of the refusal.
 const WRONG: &[(&str, &str)] = &[
     ("replica=3", "additional properties 'replica' not allowed"),
     ("image.tagg=1", "'/image': additional properties 'tagg' not allowed"),
@@ -68,12 +68,12 @@ const WRONG: &[(&str, &str)] = &[
         "podDisruptionBudget.unhealthyPodEvictionPolicy=Always",
         "'/podDisruptionBudget/unhealthyPodEvictionPolicy': value must be one of",
     ),
-    // The ports are those of the Service.
+    // The ports are the Service's.
     (
         "config.xds.address=0.0.0.0:1",
         "'/config/xds/address': '0.0.0.0:1' does not match",
     ),
-    // The roles are for the namespace of the release.
+    // The roles are for the release's namespace.
     (
         "config.leaderElection.namespace=a",
         "additional properties 'namespace' not allowed",
@@ -163,7 +163,7 @@ fn what_ingress_routes_need_is_there_only_when_asked_for() -> Result<()> {
     let definitions = ["ingressroutes", "tlscertificatedelegations"].map(|kind| format!("name: {kind}.contour"));
     let configured = of("config.contour.gateway=limpet-system/contour")?;
     ensure!(configured.contains("ingressroutes/status"), "{configured}");
-    // A right to change routes is not needed for what Limpet ships.
+    // Limpet's own definitions need no right to change routes.
     ensure!(
         configured.matches("resources: [ingressroutes]").count() == 1,
         "{configured}"

@@ -1,4 +1,4 @@
-//! values.yaml, values.schema.json, and the page of docs that is made of both.
+//! values.yaml, values.schema.json, and the page made of both.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -10,7 +10,6 @@ use serde_json::Value;
 
 use crate::{checkout, compare};
 
-/// A value as values.yaml has it.
 #[derive(Debug, PartialEq, Eq)]
 struct Entry {
     path: String,
@@ -18,7 +17,7 @@ struct Entry {
     comment: String,
 }
 
-/// The entries in the order of the file, those of objects after the object.
+/// The entries in the file's order, an object's after the object.
 fn entries(text: &str) -> Vec<Entry> {
     let mut found = Vec::new();
     let (mut comment, mut parents) = (String::new(), Vec::<&str>::new());
@@ -53,12 +52,11 @@ fn schema() -> Result<Value> {
     Ok(serde_json::from_str(&text)?)
 }
 
-/// What the schema says of a value.
 fn of<'a>(schema: &'a Value, path: &str) -> &'a Value {
     path.split('.').fold(schema, |schema, name| &schema["properties"][name])
 }
 
-/// Whether the value is an object whose fields are values of the chart.
+/// Whether the value is an object of values.
 fn has_values(schema: &Value, path: &str) -> bool {
     path != "config" && of(schema, path)["properties"].is_object()
 }
@@ -67,7 +65,7 @@ fn has_values(schema: &Value, path: &str) -> bool {
 fn the_schema_has_the_values_and_no_others() -> Result<()> {
     fn walk(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
         for (name, inner) in of(schema, path)["properties"].as_object().into_iter().flatten() {
-            // What a chart that contains this one sets for all of its parts.
+            // Set by a parent chart for all of its parts.
             if name == "global" {
                 continue;
             }
@@ -99,7 +97,7 @@ fn the_schema_has_the_values_and_no_others() -> Result<()> {
     Ok(())
 }
 
-/// What no golden case sets: it takes objects away, or has a test of its own.
+/// Values that no golden case sets: they take objects away, or have their own test.
 const IN_NO_CASE: [&str; 5] = [
     "image.tag",
     "envoys.managed",

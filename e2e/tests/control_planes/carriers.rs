@@ -1,4 +1,4 @@
-//! What clients see of sessions that the Gateway API has no field for, whichever control plane has the Envoys.
+//! Sessions, beyond the Gateway API's fields, at every control plane.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -9,17 +9,14 @@ use serde_json::{Value, json};
 
 /// The header that tells tokens.
 const TOLD: &str = "x-session";
-/// The name of the session.
 const NAME: &str = "limpet-session";
 /// So many connections reach every worker of an Envoy.
 const EVERY_WORKER: usize = 20;
 
-/// Annotations of a session that an address holds.
 pub(crate) fn by_address() -> Value {
     json!({"session.limpet.dev/source": "{timeout: 1h}"})
 }
 
-/// Annotations of a session whose token travels in the query of URLs.
 pub(crate) fn by_query() -> Value {
     json!({
         "session.limpet.dev/idle-timeout": "1h",
@@ -28,7 +25,7 @@ pub(crate) fn by_query() -> Value {
     })
 }
 
-/// Annotations of a session in a cookie and in further carriers, which begins and ends with the application's own.
+/// A cookie and further carriers; the session begins and ends with the application's own.
 pub(crate) fn by_login() -> Value {
     json!({
         "session.limpet.dev/idle-timeout": "1h",
@@ -39,7 +36,7 @@ pub(crate) fn by_login() -> Value {
     })
 }
 
-/// Where an Envoy serves the route of `shop.example.com`.
+/// An Envoy's address, for the route of `shop.example.com`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Front(pub(crate) SocketAddr);
 
@@ -62,13 +59,12 @@ impl Front {
         found.with_context(|| format!("the last answer was {last:?}"))
     }
 
-    /// Addresses of this machine, for clients.
     fn clients(self) -> impl Iterator<Item = IpAddr> {
         let [one, two] = if self.0.ip().is_loopback() { [127, 0] } else { [10, 66] };
         (1..=16).map(move |host| Ipv4Addr::new(one, two, 255, host).into())
     }
 
-    /// Waits until every worker steers a client that it knows by its address.
+    /// Waits until every worker steers a client by its address.
     pub(crate) async fn until_known(self, admin: Admin) -> Result<()> {
         let steered = async || {
             let stats = admin.stats("limpet.*[.]steered$").await.ok()?;
@@ -84,7 +80,7 @@ impl Front {
         poll::until("every worker to know a client", known).await
     }
 
-    /// The pod of each client. It stays there, and neither client nor pod sees anything of a session.
+    /// Clients stay on their pods, and see nothing of a session. Nor do pods.
     pub(crate) async fn pods(self) -> Result<Vec<String>> {
         let mut pods = Vec::new();
         for client in self.clients() {
@@ -103,7 +99,7 @@ impl Front {
         Ok(pods)
     }
 
-    /// Sessions at these pods whose tokens travel in the query of URLs.
+    /// Sessions at these pods, whose tokens travel in the query of URLs.
     pub(crate) async fn sessions_at(self, pods: &[&str]) -> Result<Vec<QuerySession>> {
         let mut sessions = Vec::new();
         for pod in pods {
@@ -130,7 +126,7 @@ impl Front {
         Ok(session)
     }
 
-    /// Waits until tokens are told, and checks that nobody makes one.
+    /// Waits until tokens are told, and checks that a forged one is refused.
     pub(crate) async fn until_told(self) -> Result<()> {
         self.until("tokens to be told", || self.get("/"), |answer| told(answer).is_some())
             .await?;
@@ -186,8 +182,7 @@ pub(crate) struct QuerySession {
 }
 
 impl QuerySession {
-    /// Checks that the next ten requests reach the session's pod, which sees nothing of the token and all else of the
-    /// URL.
+    /// Ten requests reach the session's pod, which sees the URL without the token.
     pub(crate) async fn holds(&self) -> Result<()> {
         for _ in 0..10 {
             let path = format!("/a/b?x=%20&{NAME}={}&y", self.token);

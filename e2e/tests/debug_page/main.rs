@@ -9,7 +9,7 @@ use limpet_e2e::kube::{Cluster, Controller, Namespace, Pod, Release};
 use limpet_e2e::{Browser, Request, Visitor, poll, tools};
 use serde_json::{Value, json};
 
-/// The name of a pod in an `EndpointSlice`, or an annotation: both may be any text.
+/// Any text may name a pod in an `EndpointSlice`, or be an annotation.
 const MARKUP: &str = "<script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">";
 
 /// A part of it without quotes, which messages escape.
@@ -17,15 +17,14 @@ const SCRIPT: &str = "<script>document.title = 'owned'</script>";
 
 const CART: &[(&str, &str)] = &[("app", "cart")];
 const SEARCH: &[(&str, &str)] = &[("app", "search")];
-/// How many nodes the picture of the site has.
+/// The nodes in the picture of the site.
 const NODES: usize = 18;
 
-/// Collects the page's violations of its policy from now on.
+/// Collects later violations of the page's policy.
 const WATCH: &str = "
     window.violations = [];
     document.addEventListener('securitypolicyviolation', (event) => violations.push(event.violatedDirective));";
 
-/// The controller's page in a browser.
 struct Page {
     namespace: Namespace,
     controller: Controller,
@@ -69,7 +68,6 @@ impl Page {
         format!("http://{}", self.controller.http())
     }
 
-    /// The texts of all nodes of the picture.
     async fn nodes(&self) -> Result<Vec<String>> {
         let nodes = "return [...document.querySelectorAll('svg .node > title')].map((node) => node.textContent)";
         let nodes = self.browser.script(nodes, &[]).await?;
@@ -93,7 +91,7 @@ impl Page {
         Ok(text.as_str().context("no text")?.to_owned())
     }
 
-    /// Takes the picture of the documentation, without markup.
+    /// The documentation's picture, without markup.
     async fn take_screenshot(&self) -> Result<()> {
         slice(&self.namespace, "cart-next", "cart-next-a").await?;
         self.namespace.delete("v1/Service", "marked").await?;
@@ -111,7 +109,6 @@ impl Page {
         Ok(())
     }
 
-    /// Writes this into the search field, as a user does.
     async fn search(&self, query: &str) -> Result<()> {
         let search = "
             const field = document.getElementById('query');
@@ -121,7 +118,7 @@ impl Page {
     }
 }
 
-/// A Gateway with two routes that are served, one of them a split, and one that is refused.
+/// A Gateway with two served routes, one of them a split, and a refused one.
 fn objects(namespace: &Namespace) -> String {
     let class = namespace.name();
     format!(
@@ -185,7 +182,7 @@ spec: {{ports: [{{name: http, port: 80}}]}}
     )
 }
 
-/// The one endpoint of a Service without a selector, of a pod of this name.
+/// The only endpoint of a Service without a selector, of a pod of this name.
 async fn slice(namespace: &Namespace, service: &str, pod: &str) -> Result<()> {
     let slice = json!({
         "apiVersion": "discovery.k8s.io/v1",
@@ -230,7 +227,7 @@ async fn a_browser_draws_the_graph() -> Result<()> {
         "{refused}"
     );
 
-    // A chosen node shows what it is connected with, and what is known of it.
+    // A chosen node shows its connections and details.
     let choose = "
         const nodes = [...document.querySelectorAll('svg .node')];
         const node = nodes.find((node) => node.querySelector('title').textContent.startsWith(arguments[0]));
@@ -279,7 +276,6 @@ async fn pods_are_drawn_with_sessions_and_marks() -> Result<()> {
     let draining = node(&page.pods[2], "\ndraining");
     page.until("a draining pod", |nodes| nodes.contains(&draining)).await?;
 
-    // An address with another owner is fenced.
     let former = page.pods.pop().context("no pods")?;
     let _heir = page.namespace.pod_at("heir", SEARCH, former.remove().await?).await?;
     page.until("the fence", |nodes| {
@@ -386,7 +382,7 @@ spec:
     })
     .await?;
 
-    // A controller that is away is said to be.
+    // The page says that the controller is away.
     let mut page = page;
     page.controller.end().await?;
     poll::until("an error", async || {

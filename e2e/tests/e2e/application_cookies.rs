@@ -1,10 +1,10 @@
-//! The application's cookies reach the backend unchanged and in order, without Limpet's cookie.
+//! The application's cookies reach the backend unchanged and in order, without Limpet's.
 
 use anyhow::{Context, Result};
 use limpet_e2e::{Config, Request, Site};
 use serde_json::json;
 
-/// A site, the `name=value` pair of a visitor's cookie, and the name of the visitor's backend.
+/// A site, a visitor's cookie, and the name of its backend.
 async fn visited(config: Config) -> Result<(Site, String, String)> {
     let site = Site::start(config).await?;
     let answer = site.visitor().get("/").await?;
@@ -20,9 +20,8 @@ fn with_fields(mut request: Request, fields: &[&str], ours: &str) -> Request {
     request
 }
 
-/// Cookie fields that a client sends, where `OURS` stands for Limpet's pair, and the field that the backend gets.
-/// Several are joined by `; ` (RFC 9113 section 8.2.3): by Envoy if they come over HTTP/2, and by the filter over
-/// HTTP/1.1.
+/// Cookie fields of a client, where `OURS` stands for Limpet's pair, and the field that the backend gets. Several are
+/// joined by `; ` (RFC 9113 section 8.2.3): over HTTP/2 by Envoy, over HTTP/1.1 by the filter.
 const CASES: [(&[&str], Option<&str>); 21] = [
     (&["OURS"], None),
     (&["OURS; a=1"], Some("a=1")),
@@ -50,7 +49,6 @@ const CASES: [(&[&str], Option<&str>); 21] = [
     (&["limpet-session=stale; a=1", "OURS; b=2"], Some("a=1; b=2")),
 ];
 
-/// The session is kept, too.
 #[tokio::test]
 async fn cookies_arrive_unchanged_and_in_order() -> Result<()> {
     for http2 in [false, true] {
@@ -94,7 +92,7 @@ async fn the_session_is_found_in_a_cookie_field_of_60_kib() -> Result<()> {
     Ok(())
 }
 
-/// The filter reads only a few values of its cookie's name, so that a request cannot cause unlimited work.
+/// The filter reads only a few values of its cookie's name, which bounds its work.
 #[tokio::test]
 async fn thousands_of_forged_tokens_are_ignored() -> Result<()> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;

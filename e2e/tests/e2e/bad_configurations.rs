@@ -4,7 +4,6 @@ use anyhow::Result;
 use limpet_e2e::{Config, Envoy, filter_with};
 use serde_json::{Value, json};
 
-/// Checks that Envoy refuses this configuration of the filter and names the field.
 async fn assert_refused(filter: &Value, field: &str) -> Result<()> {
     let (accepted, said) = Envoy::validate(&Config::load("cookie.yaml")?.filter(filter)).await?;
     assert!(!accepted, "{filter} is accepted");

@@ -1,4 +1,4 @@
-//! In which clusters Envoy can lead a session to its endpoint: the table of docs/reference/envoy-configuration.md.
+//! The table of docs/reference/envoy-configuration.md: clusters in which Envoy can lead a session to its endpoint.
 
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::{Config, Site, tools};
@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 const EXTENSIONS: &str = "type.googleapis.com/envoy.extensions";
 
-/// An object with these fields as well.
 fn with(mut object: Value, fields: &Value) -> Value {
     if let (Some(object), Some(fields)) = (object.as_object_mut(), fields.as_object()) {
         object.extend(fields.clone());
@@ -14,7 +13,6 @@ fn with(mut object: Value, fields: &Value) -> Value {
     object
 }
 
-/// The cluster of this name with the three backends of the site, and these fields.
 fn cluster(name: &str, fields: &Value) -> Value {
     with_endpoints(name, &all(&json!({})), fields)
 }
@@ -35,13 +33,11 @@ fn endpoint(port: u16, fields: &Value) -> Value {
     with(json!({"endpoint": {"address": address}}), fields)
 }
 
-/// The three backends, each with these fields.
 fn all(fields: &Value) -> Value {
     let endpoints = [8081, 8082, 8083].map(|port| endpoint(port, fields));
     json!([{"lb_endpoints": endpoints}])
 }
 
-/// A cluster that brings its own load balancing.
 fn provided(name: &str, extension: &str, config: &Value) -> Value {
     let typed = json!({"@type": format!("{EXTENSIONS}.clusters.{extension}.v3.ClusterConfig")});
     let typed = with(typed, config);
@@ -65,7 +61,6 @@ fn statuses(listed: &Value) -> Value {
     json!({"common_lb_config": {"override_host_status": {"statuses": listed}}})
 }
 
-/// Whether Envoy has the newer extensions.
 fn is_new() -> Result<bool> {
     Ok(tools::envoy_version()? >= (1, 40))
 }
@@ -134,7 +129,6 @@ fn steering() -> Result<Vec<Value>> {
     Ok(clusters)
 }
 
-/// Clusters in which it does not.
 fn not_steering() -> Result<Vec<Value>> {
     let mut clusters = vec![
         provided("aggregate", "aggregate", &json!({"clusters": ["static", "strict-dns"]})),

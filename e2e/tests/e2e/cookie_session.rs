@@ -1,5 +1,3 @@
-//! Sessions in a cookie.
-
 use anyhow::{Context, Result};
 use limpet_e2e::{Answering, Config, Site};
 use serde_json::json;

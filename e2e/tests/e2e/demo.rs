@@ -17,7 +17,6 @@ fn demo(mode: &str) -> Result<Child> {
     command.spawn().context("cannot start the demo")
 }
 
-/// The address of Envoy in the demo's output.
 fn envoy_in(said: &str) -> Result<SocketAddr> {
     let line = said
         .lines()
@@ -102,7 +101,7 @@ fn the_demo_uses_free_ports_if_its_own_are_taken() -> Result<()> {
 #[test]
 fn the_demo_ends_with_an_error_if_a_step_fails() -> Result<()> {
     let _turn = ONE_AT_A_TIME.lock();
-    // This file is not a filter, so Envoy does not start.
+    // This file is no filter, so Envoy does not start.
     let demo = Command::new(env!("CARGO_BIN_EXE_demo"))
         .env("DEMO", "once")
         .env("LIMPET_WASM", "Cargo.toml")

@@ -7,19 +7,18 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use limpet_e2e::{Build, Config, Envoy, Site, Visitor, tools};
 use serde_json::{Value, json};
 
-/// Whether the Envoy under test accepts this build. Envoy is asked; its version does not matter.
 async fn takes(build: Build) -> Result<bool> {
     Ok(Envoy::validate(&Config::load("cookie.yaml")?.build(build)).await?.0)
 }
 
-/// Whether the Envoy under test accepts the module. Envoy 1.38 and later must, and earlier ones must not.
+/// Envoy 1.38 and later must accept the module, and earlier ones must not.
 pub(crate) async fn takes_the_module() -> Result<bool> {
     let new_enough = tools::envoy_version()? >= (1, 38);
     assert_eq!(takes(Build::Module).await?, new_enough);
     Ok(new_enough)
 }
 
-/// Whether the Envoy under test accepts both builds. It must accept the build under test.
+/// Envoy must accept the build under test.
 pub(crate) async fn takes_both() -> Result<bool> {
     for build in [Build::Wasm, Build::Module] {
         if !takes(build).await? {
@@ -30,7 +29,7 @@ pub(crate) async fn takes_both() -> Result<bool> {
     Ok(true)
 }
 
-/// Each release of Envoy says that a module of another interface than its own is deprecated.
+/// Each release calls modules of other interfaces deprecated.
 #[tokio::test]
 async fn envoy_called_the_module_deprecated() -> Result<()> {
     if takes_the_module().await? {
@@ -91,7 +90,7 @@ fn an_envoy_that_is_too_old_refuses_the_module_and_says_why() -> Result<()> {
     Ok(())
 }
 
-/// The module steers without headers: the headers that steer the wasm filter's chain are ordinary headers here.
+/// The headers that steer the wasm filter's chain are ordinary headers here.
 #[tokio::test]
 async fn no_header_of_a_client_steers() -> Result<()> {
     if !takes_the_module().await? {
@@ -119,7 +118,7 @@ pub(crate) fn per_route(session: &str) -> Value {
     per_route_of("limpet", session)
 }
 
-/// An entry of a route under our filter's name, made by this module.
+/// A route's entry under our filter's name, made by this module.
 fn per_route_of(module: &str, session: &str) -> Value {
     json!({"typed_per_filter_config": {"limpet": {
         "@type": "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilterPerRoute",
@@ -129,7 +128,6 @@ fn per_route_of(module: &str, session: &str) -> Value {
     }}})
 }
 
-/// A filter configuration with two policies. `web` is the default.
 fn two_policies() -> Value {
     json!({
         "keys": [{"id": 1, "env": "LIMPET_KEY"}],
@@ -138,7 +136,7 @@ fn two_policies() -> Value {
     })
 }
 
-/// Envoy can configure a filter per route. That configuration wins over route metadata.
+/// Envoy's configuration of a filter per route wins over route metadata.
 #[tokio::test]
 async fn a_routes_own_filter_configuration_names_its_session() -> Result<()> {
     if !takes_the_module().await? {
@@ -173,7 +171,7 @@ async fn a_routes_own_filter_configuration_names_its_session() -> Result<()> {
     Ok(())
 }
 
-/// The same order as in `limpet check`: all routes, a virtual host, a route, one of its weighted clusters.
+/// In the order of `limpet check`: all routes, a virtual host, a route, a weighted cluster.
 #[tokio::test]
 async fn the_innermost_level_names_the_session() -> Result<()> {
     if !takes_the_module().await? {
@@ -211,7 +209,7 @@ async fn the_innermost_level_names_the_session() -> Result<()> {
     Ok(())
 }
 
-/// Envoy hands the configuration of a route to the filter of that name, whichever module made it.
+/// Envoy hands a route's configuration to the filter of that name, whichever module made it.
 #[tokio::test]
 async fn another_modules_configuration_of_a_route_is_passed_over() -> Result<()> {
     if !takes_the_module().await? {

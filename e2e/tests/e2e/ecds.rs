@@ -4,14 +4,12 @@ use anyhow::{Result, ensure};
 use limpet_e2e::{Build, Carrier, Config, Crowd, Site, filter_with, poll};
 use serde_json::{Value, json};
 
-/// A site that discovers the filter's configuration, and a crowd that sends requests to it.
 async fn site_under_load() -> Result<(Site, Crowd)> {
     let site = Site::start(Config::load("ecds.yaml")?).await?;
     let crowd = Crowd::gather(12, &[Carrier::Cookie], &[site.envoy.address()]).await?;
     Ok((site, crowd))
 }
 
-/// Checks that no request failed and no session moved.
 async fn nobody_noticed(crowd: Crowd) -> Result<()> {
     crowd.rounds(2).await?;
     let journeys = crowd.leave().await;
@@ -48,7 +46,7 @@ async fn an_update_takes_effect_without_a_failed_request() -> Result<()> {
     nobody_noticed(crowd).await
 }
 
-/// Many updates one after the other, as a busy control plane sends them.
+/// As a busy control plane sends them.
 #[tokio::test]
 async fn many_updates_fail_no_request() -> Result<()> {
     let (mut site, crowd) = site_under_load().await?;

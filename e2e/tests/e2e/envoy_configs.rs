@@ -13,11 +13,10 @@ use tempfile::TempDir;
 
 use crate::sds_keys::gets_secrets;
 
-/// Files with the dynamic module, which an Envoy before 1.38 refuses. They run with the module, the other files with
-/// both builds.
+/// The dynamic module needs Envoy 1.38. Other files run with both builds.
 const WITH_MODULE: [&str; 3] = ["module-ecds.yaml", "module.yaml", "split-module.yaml"];
 
-/// Files with the dynamic module and a secret or a cluster specifier, which an Envoy before 1.40 refuses.
+/// These also have a secret or a cluster specifier, which need Envoy 1.40.
 const WITH_1_40: [&str; 2] = ["module-sds.yaml", "split-specifier.yaml"];
 
 const WITH_WASM: [&str; 16] = [
@@ -39,10 +38,10 @@ const WITH_WASM: [&str; 16] = [
     "two-policies.yaml",
 ];
 
-/// The files that the files above discover the filter's configuration from.
+/// Discovered by files above.
 const DISCOVERED: [&str; 3] = ["ecds/limpet.yaml", "ecds/module.yaml", "ecds/wrapped-keys.yaml"];
 
-/// The files for Istio, which `tests/istio` uses. One of them contains the filter's configuration.
+/// Used by `tests/istio`. One contains the filter's configuration.
 const ISTIO: [&str; 5] = [
     "chain.yaml",
     "route.yaml",
@@ -52,20 +51,19 @@ const ISTIO: [&str; 5] = [
 ];
 const WASM_PLUGIN: &str = "istio/wasm-plugin.yaml";
 
-/// The files for Envoy Gateway, which `tests/envoy_gateway` uses.
+/// Used by `tests/envoy_gateway`.
 const ENVOY_GATEWAY: [&str; 4] = ["draining.yaml", "module.yaml", "wasm.yaml", "wrapped-keys.yaml"];
 
 fn all() -> impl Iterator<Item = &'static str> {
     WITH_WASM.into_iter().chain(WITH_MODULE).chain(WITH_1_40)
 }
 
-/// The files with the module that the Envoy under test accepts.
 fn with_module() -> Result<Vec<&'static str>> {
     let newest = if gets_secrets()? { WITH_1_40.as_slice() } else { &[] };
     Ok(WITH_MODULE.iter().chain(newest).copied().collect())
 }
 
-/// Unchanged files contain one of the two builds. Some Envoys are built without wasm.
+/// Each contains one of the two builds. Some Envoys are built without wasm.
 #[test]
 fn envoy_accepts_every_file_unchanged() -> Result<()> {
     let files = match Build::tested()? {
@@ -97,7 +95,7 @@ fn limpet_check_accepts_every_file() -> Result<()> {
     Ok(())
 }
 
-/// Everything under this name in a document, with numbers as text, as they are in 64-bit fields of golden cases.
+/// All values of this name, with numbers as text, as in 64-bit fields of golden cases.
 fn all_of(name: &str, document: &Value) -> Vec<Value> {
     match document {
         Value::Object(fields) => {
@@ -146,7 +144,6 @@ fn the_files_retry_as_routes_of_the_controller_do() -> Result<()> {
     Ok(())
 }
 
-/// The names of the YAML files of a folder, sorted.
 fn files_of(folder: &str) -> Result<Vec<String>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(tools::checkout().join(folder))? {
@@ -212,7 +209,7 @@ async fn every_file_starts_a_session_that_stays() -> Result<()> {
     assert_sessions_stay(WITH_WASM.into_iter().chain(module), Ok).await
 }
 
-/// What ecds.yaml does not need is not known: the filter's configuration is discovered.
+/// ecds.yaml needs an unknown chain, because it discovers the filter's configuration.
 #[tokio::test]
 async fn sessions_stay_with_the_chain_that_each_file_needs() -> Result<()> {
     let known = WITH_WASM.into_iter().filter(|file| *file != "ecds.yaml");
@@ -224,8 +221,8 @@ async fn assert_sessions_stay(
     change: impl Fn(Config) -> Result<Config>,
 ) -> Result<()> {
     let keyring = Keyring::generate()?;
-    // destination.yaml gives a client several sessions (see `splits::destinations`), and source.yaml no token (see
-    // `source_session`). Tests in a cluster run ecds-controller.yaml.
+    // destination.yaml gives a client several sessions (see `splits::destinations`), source.yaml no token (see
+    // `source_session`). ecds-controller.yaml runs in a cluster.
     let one = |file: &&str| !["destination.yaml", "ecds-controller.yaml", "source.yaml"].contains(file);
     for file in files.into_iter().filter(one) {
         let site = Site::start(change(Config::load(file)?.keyring(&keyring))?).await?;
@@ -273,7 +270,7 @@ async fn func_e_runs_the_quickstart() -> Result<()> {
     Ok(())
 }
 
-/// Others reach what somebody tries out only if that person says so.
+/// Access from other machines is a decision of the reader.
 #[test]
 fn every_file_listens_on_the_loopback_alone() -> Result<()> {
     for file in all() {
@@ -289,7 +286,6 @@ fn every_file_listens_on_the_loopback_alone() -> Result<()> {
     Ok(())
 }
 
-/// The configuration that a command of the compose file starts Envoy with.
 fn in_container(command: &Value) -> Result<Value> {
     let words: Vec<String> = serde_json::from_value(command.clone())?;
     let (program, arguments) = words.split_first().context("no command")?;
@@ -299,7 +295,7 @@ fn in_container(command: &Value) -> Result<Value> {
     std::fs::set_permissions(&envoy, Permissions::from_mode(0o755))?;
     let path = format!("{}:{}", folder.path().display(), std::env::var("PATH")?);
     let output = Command::new(program)
-        // In the file, a dollar of the shell's is two.
+        // The compose file doubles the shell's dollars.
         .args(arguments.iter().map(|argument| argument.replace("$$", "$")))
         .current_dir(tools::checkout())
         .env("PATH", path)
@@ -308,14 +304,14 @@ fn in_container(command: &Value) -> Result<Value> {
     Ok(serde_saphyr::from_str(&String::from_utf8(output.stdout)?)?)
 }
 
-/// The published port reaches no loopback in a container.
+/// A published port does not reach a container's loopback.
 fn listening_everywhere(config: &Value) -> Value {
     let mut config = config.clone();
     config["static_resources"]["listeners"][0]["address"]["socket_address"]["address"] = "0.0.0.0".into();
     config
 }
 
-/// A container engine may be missing here. So this compares the file with the files that it refers to.
+/// A container engine may be missing here, so this compares files.
 #[test]
 fn the_compose_file_fits_the_quickstart() -> Result<()> {
     let folder = tools::checkout().join("envoy-configs");

@@ -1,4 +1,4 @@
-//! What happens when a session's backend is gone: a session moves, a strict session fails until its backend is back.
+//! A session whose backend is gone moves; a strict one fails until the backend is back.
 
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ async fn a_strict_session_fails_only_while_its_backend_is_unhealthy() -> Result<
     Ok(())
 }
 
-/// The route of `cookie.yaml` retries refused connections at other hosts.
+/// The route of `cookie.yaml` retries at other hosts.
 #[tokio::test]
 async fn a_strict_session_is_not_retried_after_a_refused_connection() -> Result<()> {
     let mut site = Site::start(Config::load("cookie.yaml")?.policy(&strict()).strict_routes()).await?;
@@ -135,7 +135,7 @@ async fn a_strict_session_is_not_retried_after_its_backend_fails() -> Result<()>
     Ok(())
 }
 
-/// A client can ask for retries by headers. They must not move the session.
+/// A client can ask for retries by headers.
 #[tokio::test]
 async fn a_strict_session_is_not_retried_at_the_clients_request() -> Result<()> {
     let mut site = Site::start(Config::load("cookie.yaml")?.policy(&strict()).strict_routes()).await?;

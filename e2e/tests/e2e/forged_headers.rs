@@ -1,5 +1,5 @@
-//! Clients cannot steer: internal headers that a client sends reach neither route matching, nor the load balancer, nor
-//! a backend. This holds if the filter works, if it is disabled, and if it is absent.
+//! Internal headers of a client reach neither route matching, nor the load balancer, nor a backend: with the filter,
+//! with it disabled, and without it.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use limpet_e2e::{Backend, Build, Config, Envoy, Request, Site};
 use serde_json::{Value, json};
 
-/// Routes like those of a split: a request with x-limpet-destination would reach the cluster `secret`.
+/// Routes like a split's: x-limpet-destination would reach the cluster `secret`.
 fn routes(patch: &Value) -> Value {
     let mut secret = json!({
         "name": "web",
@@ -23,7 +23,6 @@ fn routes(patch: &Value) -> Value {
     json!([secret, usual])
 }
 
-/// Adds all internal headers to a request, with values that are valid for this backend.
 fn forge(request: Request, backend: &Backend) -> Request {
     let host = BASE64_STANDARD.encode(backend.address().to_string());
     request
@@ -33,7 +32,6 @@ fn forge(request: Request, backend: &Backend) -> Request {
         .header("x-limpet-session", "web/forged")
 }
 
-/// Sends forged requests to an Envoy with this configuration, and checks that they have no effect.
 async fn assert_forgery_has_no_effect(config: Config) -> Result<()> {
     let backends = Backend::three()?;
     let secret = Backend::start("secret")?;
@@ -94,7 +92,7 @@ async fn forged_headers_have_no_effect_with_a_minimal_strict_chain() -> Result<(
     assert_forgery_has_no_effect(minimal.without_limpet()).await
 }
 
-/// Whatever Envoy does about the end of the VM: with `FAIL_OPEN`, requests pass without the filter from then on.
+/// With `FAIL_OPEN`, requests then pass without the filter.
 #[tokio::test]
 async fn a_minimal_chain_is_closed_when_the_vm_has_ended() -> Result<()> {
     if Build::tested()? == Build::Module {
@@ -175,14 +173,14 @@ async fn forged_headers_have_no_effect_without_the_filter() -> Result<()> {
     assert_forgery_has_no_effect(Config::load("cookie.yaml")?.without_limpet().routes(routes(&json!({})))).await
 }
 
-/// Envoy refuses the filter's first configuration, so `default_config` is in effect, which passes everything through.
+/// Envoy refuses the filter's first configuration, so `default_config` passes everything through.
 #[tokio::test]
 async fn forged_headers_have_no_effect_with_a_bad_configuration() -> Result<()> {
     let config = Config::load("ecds.yaml")?.filter(&json!({"keys": []}));
     assert_forgery_has_no_effect(config.routes(routes(&json!({})))).await
 }
 
-/// Shows that the tests above can fail: without the parts of the chain that remove them, forged headers do steer.
+/// Shows that the tests above can fail.
 #[tokio::test]
 async fn forged_headers_would_steer_without_the_chain() -> Result<()> {
     let backends = Backend::three()?;

@@ -18,7 +18,7 @@ async fn the_first_answer_has_the_token_and_it_keeps_the_session() -> Result<()>
     Ok(())
 }
 
-/// The client sends `X-Session` over HTTP/1.1, in title case, and `x-session` over HTTP/2.
+/// `X-Session` over HTTP/1.1, in title case, and `x-session` over HTTP/2.
 #[tokio::test]
 async fn the_headers_name_is_read_in_any_case() -> Result<()> {
     let site = Site::with_policy(&json!({"header": {"name": "X-SESSION"}})).await?;

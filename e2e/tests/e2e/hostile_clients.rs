@@ -1,5 +1,5 @@
-//! Ten thousand different forged tokens, in cookies, headers and queries. The filter accepts none, and counts each
-//! under its reason.
+//! Ten thousand forged tokens in cookies, headers and queries. The filter accepts none, and counts each under its
+//! reason.
 
 pub(crate) mod forger;
 
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use forger::{FENCED, Forger, Forgery, SESSIONS, Session, TELL};
 
-/// Tokens of each kind for each carrier. 13 kinds and 3 carriers give a few more than 10,000.
+/// 13 kinds and 3 carriers give a few more than 10,000.
 const OF_A_KIND: usize = 260;
 
 pub(crate) fn config(fenced_before: u64) -> Result<Config> {
@@ -42,7 +42,6 @@ pub(crate) fn config(fenced_before: u64) -> Result<Config> {
     Ok(Config::load("cookie.yaml")?.routes(json!(routes)).filter(&filter))
 }
 
-/// Sends one token after the other over one connection. A backend must answer each, with a new session.
 async fn send_all(envoy: &Envoy, session: Session, tokens: &[Vec<u8>]) -> Result<()> {
     let mut connection = Connection::open(envoy.address(), false).await?;
     for token in tokens {
@@ -66,7 +65,7 @@ async fn ten_thousand_tokens_are_refused_and_counted() -> Result<()> {
     let mut expected = BTreeMap::new();
     for session in SESSIONS {
         let mut forger = Forger::new(session, site.backends[0].address(), now)?;
-        // The forger can make good tokens: with the key, in the right place and in time, a token is honoured.
+        // The forger can make good tokens, with the key, in the right place and in time.
         let good = forger.honest();
         let answer = session.bring(good.as_bytes(), &site.envoy).send().await?;
         assert_eq!(answer.backend(), Some("a"));
@@ -106,7 +105,7 @@ async fn ten_thousand_tokens_are_refused_and_counted() -> Result<()> {
     Ok(())
 }
 
-/// With the key, a token can name any address. Envoy sends the request nowhere outside the cluster.
+/// With the key, a token can name any address.
 #[tokio::test]
 async fn an_address_outside_the_cluster_is_not_reached() -> Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;

@@ -1,23 +1,20 @@
-//! Upstreams that send answers no library would send. What Envoy lets through reaches the client unchanged, and the
-//! session continues.
+//! Answers that no library would send. What Envoy lets through reaches the client unchanged, and the session continues.
 
 use anyhow::{Context, Result};
 use limpet_e2e::{Config, Envoy, Fields, RawAnswer, RawUpstream, raw_get};
 use serde_json::json;
 
-/// Two upstreams behind an Envoy.
 pub(crate) struct Hostile {
     pub(crate) upstreams: [RawUpstream; 2],
     pub(crate) envoy: Envoy,
 }
 
 impl Hostile {
-    /// Envoy accepts longer heads of answers than by default, which is 100 fields and 80 KiB.
+    /// Envoy accepts heads beyond its default of 100 fields and 80 KiB.
     async fn patient() -> Result<Self> {
         Self::patient_with(Config::load("cookie.yaml")?).await
     }
 
-    /// As [`Hostile::patient`], with another configuration.
     pub(crate) async fn patient_with(config: Config) -> Result<Self> {
         Self::start(
             config,
@@ -41,7 +38,7 @@ impl Hostile {
         Ok(Self { upstreams, envoy })
     }
 
-    /// Makes both upstreams answer with these fields, and with a field that names the upstream.
+    /// Answers from both upstreams have these fields, and one that names the upstream.
     pub(crate) fn answer(&self, fields: &Fields) {
         for (upstream, name) in self.upstreams.iter().zip(["a", "b"]) {
             upstream.answer([fields.clone(), field("x-backend", name)].concat());
@@ -53,7 +50,7 @@ impl Hostile {
         raw_get(self.envoy.address(), "/", cookie.as_slice()).await
     }
 
-    /// Checks that a new client gets all of these fields and a session, and that the session continues with them.
+    /// Checks that a new client gets all fields and a session, which continues with them.
     async fn assert_arrive(&self, what: &str, fields: &Fields) -> Result<()> {
         self.answer(fields);
         let first = self.get(None).await?;
@@ -66,7 +63,7 @@ impl Hostile {
         Ok(())
     }
 
-    /// Checks that Envoy refuses the fields with 502 and passes none of them on, and that no session begins or ends.
+    /// Checks that Envoy answers 502 with none of the fields, and that no session begins or ends.
     async fn assert_refused(&self, what: &str, fields: &Fields) -> Result<()> {
         self.answer(&Fields::new());
         let first = self.get(None).await?;
@@ -90,9 +87,8 @@ pub(crate) fn field(name: &str, value: impl AsRef<[u8]>) -> Fields {
     vec![(name.as_bytes().to_vec(), value.as_ref().to_vec())]
 }
 
-/// Checks that the answer has all of these fields, byte for byte and in order, and no others of these names. If a
-/// session `begins`, Limpet's cookie follows those of the application, of which none of its name is left. Returns its
-/// pair.
+/// Checks that the answer has these fields, byte for byte and in order, and no others of these names. If a session
+/// `begins`, Limpet's cookie follows the application's, none of which has its name. Returns its pair.
 #[track_caller]
 fn assert_all_there(what: &str, fields: &Fields, answer: &RawAnswer, begins: bool) -> Option<Vec<u8>> {
     assert_eq!(answer.status, 200, "{what}");
@@ -110,12 +106,12 @@ fn assert_all_there(what: &str, fields: &Fields, answer: &RawAnswer, begins: boo
         if *name == *b"set-cookie" && begins {
             ours = arrived.pop();
         }
-        // A worker that has not seen such a cookie before looks at answers with a token alone.
+        // A worker that has not seen such a cookie before reads only answers with a token.
         if !begins {
             arrived.retain(|value| !is_namesake(value));
         }
         let name = String::from_utf8_lossy(name);
-        // When a session begins, Limpet changes Cache-Control to keep the answer out of shared caches.
+        // Limpet changes Cache-Control of a first answer to keep it out of shared caches.
         if name != "cache-control" || !begins {
             assert_eq!(arrived, expected, "{what}: {name}");
         }

@@ -1,4 +1,4 @@
-//! Envoy follows a redirect itself: it begins the request again, without the token that the filter took out of it.
+//! Envoy follows a redirect itself: the request begins again, without the token that the filter took out.
 
 use std::sync::Arc;
 
@@ -14,12 +14,11 @@ use crate::splits::site::{Session as SplitSession, SplitSite, policies, rules, s
 
 const REDIRECTS: usize = 20;
 
-/// Lets Envoy follow redirects of a route.
 fn followed() -> Value {
     json!({"route": {"internal_redirect_policy": {"max_internal_redirects": 3}}})
 }
 
-/// Each backend redirects `/2` to `/1`, and that to `/0`. It never answers `/held`.
+/// Redirects `/2` to `/1` to `/0`, and never answers `/held`.
 #[derive(Debug)]
 struct Redirecting;
 
@@ -45,7 +44,7 @@ async fn start(config: Config) -> Result<Site> {
     Site::start_speaking(config.route(&followed()), &[Arc::new(Redirecting)]).await
 }
 
-/// Sends a request of the session. Its backend must answer at `/0`, and see neither a token nor an internal header.
+/// Checks that the session's backend answers at `/0`, and sees neither a token nor an internal header.
 async fn assert_stays(session: &mut Session, request: Request) -> Result<()> {
     let answer = session.send(request).await?;
     let seen = answer.seen()?;
@@ -86,7 +85,7 @@ async fn redirected_sessions_stay_at_their_backends() -> Result<()> {
     Ok(())
 }
 
-/// A request that begins again says a second time what load balancing hashes.
+/// A request that begins again repeats what load balancing hashes.
 #[tokio::test]
 async fn redirected_clients_of_a_prefix_stay() -> Result<()> {
     for strict in [false, true] {
@@ -109,7 +108,7 @@ async fn redirected_clients_of_a_prefix_stay() -> Result<()> {
     Ok(())
 }
 
-/// A filter in front delays requests that begin again, so that others end in between.
+/// A filter in front delays repeated requests, so that others end in between.
 #[tokio::test]
 async fn redirected_sessions_do_not_mix() -> Result<()> {
     let delaying = json!([{
@@ -152,8 +151,8 @@ async fn redirected_sessions_stay_whatever_the_request_id() -> Result<()> {
     Ok(())
 }
 
-/// A filter in front delays a request that begins again for longer than anything is remembered: ten seconds, by a time
-/// that is late by a tick, and on a busy machine by more.
+/// A filter in front delays a repeated request until everything is forgotten: ten seconds, by a time that is a tick
+/// late, on a busy machine more.
 #[tokio::test]
 async fn what_was_remembered_is_forgotten_after_seconds() -> Result<()> {
     let delaying = json!([{
@@ -171,7 +170,7 @@ async fn what_was_remembered_is_forgotten_after_seconds() -> Result<()> {
     Ok(())
 }
 
-/// A request that begins again is matched to the weighted route first.
+/// A repeated request matches the weighted route first.
 #[tokio::test]
 async fn redirected_sessions_stay_at_their_services() -> Result<()> {
     for strict in [false, true] {
@@ -191,7 +190,7 @@ async fn redirected_sessions_stay_at_their_services() -> Result<()> {
     Ok(())
 }
 
-/// Neither the id of a request nor the header of a redirect gives a client the session of another.
+/// Neither a request's id nor the redirect's header gives a client another's session.
 #[tokio::test]
 async fn a_client_cannot_take_what_was_remembered() -> Result<()> {
     let site =

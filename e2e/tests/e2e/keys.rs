@@ -1,4 +1,4 @@
-//! Keys: where they come from, and how several keys work together.
+//! Where keys come from, and how several work together.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,6 @@ fn filter(keys: &Value) -> Value {
     })
 }
 
-/// The key id that a token names.
 pub(crate) fn key_of(token: &str) -> Result<u8> {
     BASE64_URL_SAFE_NO_PAD
         .decode(token)?
@@ -24,7 +23,7 @@ pub(crate) fn key_of(token: &str) -> Result<u8> {
         .context("this is too short")
 }
 
-/// Checks that no session was lost and no request failed. Returns, for each client, the keys of its tokens in order.
+/// Checks that no session and no request was lost. Returns the keys of each client's tokens in order.
 pub(crate) fn keys_without_loss(journeys: &Journeys) -> Result<BTreeSet<Vec<u8>>> {
     journeys.none_failed()?;
     let each = journeys.0.iter().map(|journey| {
@@ -46,7 +45,7 @@ async fn a_missing_key_variable_is_an_error_that_names_it() -> Result<()> {
     Ok(())
 }
 
-/// Two workers and the main thread each configure the filter. There must be only one warning.
+/// Two workers and the main thread each configure the filter.
 #[tokio::test]
 async fn an_inline_key_warns_once() -> Result<()> {
     // A VM warns once.

@@ -1,6 +1,5 @@
-//! Keys and backend addresses appear nowhere: not in `/config_dump` and the other admin pages, not in logs at trace
-//! level, not in the output of a panic, not in Debug output. With sealed tokens no cookie or header contains a
-//! backend's address. For each search another test shows that it finds a planted value.
+//! Keys and backend addresses appear nowhere: in no admin page, in no log at trace level, in no output of a panic, in
+//! no Debug output; with sealed tokens, in no cookie or header. For each search another test finds a planted value.
 
 mod addresses;
 mod debug;
@@ -13,7 +12,7 @@ use serde_json::{Value, json};
 use crate::dynamic_module::takes_the_module;
 use crate::sds_keys::gets_secrets;
 
-/// Pages that everybody who reaches the admin port can read.
+/// Pages that every client of the admin port can read.
 const ADMIN_PAGES: [&str; 10] = [
     "/config_dump?include_eds",
     "/server_info",
@@ -27,21 +26,19 @@ const ADMIN_PAGES: [&str; 10] = [
     "/memory",
 ];
 
-/// A configuration of Envoy with two keys, the first of which is retiring, and all of its secrets.
+/// A configuration with two keys, the first retiring, and all of its secrets.
 struct ConfigWithKeys {
     config: Config,
-    /// The value of `keys` in the filter's configuration.
     keys: Value,
     secrets: Vec<String>,
     /// A token under the retiring key.
     token: String,
-    /// The directory must exist as long as this value.
+    /// The directory exists as long as this value.
     _keyring: Keyring,
 }
 
 impl ConfigWithKeys {
-    /// `keys` returns the filter's configuration for a keyring, and further secrets by the variable of Envoy's
-    /// environment.
+    /// `keys` returns the filter's configuration for a keyring, and further secrets by environment variable.
     fn new(keys: impl FnOnce(&Keyring) -> Result<(Value, Vec<(String, String)>)>) -> Result<Self> {
         let keyring = Keyring::generate()?;
         let token = keyring.token("limpet-session", "127.0.0.1:9")?;
@@ -71,7 +68,6 @@ impl ConfigWithKeys {
         })
     }
 
-    /// The keys are in Envoy's environment.
     fn from_environment() -> Result<Self> {
         Self::new(|keyring| {
             let keys = json!({"keys": [
@@ -83,7 +79,7 @@ impl ConfigWithKeys {
         })
     }
 
-    /// The configuration has a wrapped keyring. Its key-encryption key is in Envoy's environment.
+    /// The key-encryption key is in Envoy's environment.
     fn wrapped() -> Result<Self> {
         Self::new(|keyring| {
             let kek = KeyEncryptionKey::generate(1)?;
@@ -92,7 +88,7 @@ impl ConfigWithKeys {
         })
     }
 
-    /// Envoy discovers the keyring as a secret: as the keyring file, or as its text.
+    /// Envoy discovers the keyring as a secret: as its file, or as its text.
     fn discovered(as_text: bool) -> Result<Self> {
         Self::new(|keyring| {
             let source =
@@ -102,7 +98,6 @@ impl ConfigWithKeys {
         })
     }
 
-    /// The keys are in the configuration.
     fn inline() -> Result<Self> {
         Self::new(|keyring| {
             let secrets = keyring.secrets()?;
@@ -122,8 +117,8 @@ impl ConfigWithKeys {
         Ok(leaks)
     }
 
-    /// Starts an Envoy at trace level, with three sessions: one begins, one has a token under the retiring key, one is
-    /// forged. Its configuration then changes twice; the second change is refused.
+    /// An Envoy at trace level with three sessions: one begins, one has a token under the retiring key, one is forged.
+    /// Its configuration changes twice; the second change is refused.
     async fn live(&self) -> Result<Site> {
         let mut site = Site::start(self.config.clone().log_level("trace")).await?;
         let mut visitor = site.visitor();
@@ -194,7 +189,7 @@ async fn no_key_is_in_an_admin_page_or_a_log() -> Result<()> {
     Ok(())
 }
 
-/// The same search finds inline keys, in the first admin page and in the log at trace level.
+/// The same search finds inline keys in the first admin page and in the log.
 #[tokio::test]
 async fn an_inline_key_is_found() -> Result<()> {
     let keyed = ConfigWithKeys::inline()?;
@@ -209,8 +204,7 @@ async fn an_inline_key_is_found() -> Result<()> {
     Ok(())
 }
 
-/// A limit that docs/background/security.md names: if Envoy discovers the keyring as text and not as a file, Envoy's
-/// log contains it from debug level on.
+/// A limit that docs/background/security.md names: from debug level on, Envoy logs a keyring that it discovers as text.
 #[tokio::test]
 async fn a_keyring_discovered_as_text_is_in_envoys_log() -> Result<()> {
     if !gets_secrets()? {
@@ -248,7 +242,7 @@ async fn a_key_that_is_planted_in_a_log_is_found() -> Result<()> {
     Ok(())
 }
 
-/// Configurations with a mistake in a key, or with a key in a wrong place.
+/// Mistakes in a key, and keys in a wrong place.
 #[tokio::test]
 async fn envoys_error_messages_show_no_key() -> Result<()> {
     let keyed = ConfigWithKeys::from_environment()?;
@@ -280,7 +274,7 @@ async fn envoys_error_messages_show_no_key() -> Result<()> {
     Ok(())
 }
 
-/// The log after panics in a request's hooks, which print everything that the module knows.
+/// The log after panics in a request's hooks, which print the module's whole state.
 async fn panicked(keyed: &ConfigWithKeys) -> Result<String> {
     let config = keyed.config.clone().panicking()?.env("RUST_BACKTRACE", "full");
     let site = Site::start(config).await?;
@@ -298,7 +292,7 @@ async fn panicked(keyed: &ConfigWithKeys) -> Result<String> {
     Ok(log)
 }
 
-/// A panic of the wasm filter is a trap: it ends in its sandbox and prints nothing of the filter's.
+/// A panic of the wasm filter is a trap, which prints nothing of the filter's.
 #[tokio::test]
 async fn a_panic_prints_no_key() -> Result<()> {
     if !takes_the_module().await? {
@@ -311,14 +305,14 @@ async fn a_panic_prints_no_key() -> Result<()> {
     for keyed in all {
         keyed.leaks()?.none_in("the log", panicked(&keyed).await?)?;
     }
-    // The same search finds inline keys, because these panics print the text of the configuration.
+    // The same search finds inline keys, because these panics print the configuration.
     let keyed = ConfigWithKeys::inline()?;
     let found = keyed.leaks()?.find("the log", panicked(&keyed).await?)?;
     ensure!(!found.is_empty());
     Ok(())
 }
 
-/// The command reads all keys. Its output must not contain them.
+/// The command reads all keys.
 #[test]
 fn the_limpet_command_prints_no_key() -> Result<()> {
     let keyring = Keyring::generate()?;

@@ -1,4 +1,4 @@
-//! What the dynamic module asks of the machine that it is loaded on.
+//! What the dynamic module needs of its machine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use goblin::elf::Elf;
 use limpet_e2e::tools;
 
-/// The parts of glibc that every image with an Envoy has. It merged all but the linker and `libm` into one in 2.34.
+/// The parts of glibc in every image with an Envoy. 2.34 merged all but the linker and `libm`.
 const GLIBC: [&str; 6] = [
     "ld-linux-aarch64.so.1",
     "ld-linux-x86-64.so.2",
@@ -25,7 +25,6 @@ fn glibc_version(name: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-/// The versions that the file demands of each library.
 fn demanded(elf: &Elf<'_>) -> BTreeMap<String, Vec<String>> {
     let name = |at| elf.dynstrtab.get_at(at).unwrap_or_default().to_owned();
     let needs = elf.verneed.iter().flatten();
@@ -61,7 +60,7 @@ fn the_module_is_loaded_by_glibc_2_31() -> Result<()> {
             ensure!(number <= OLDEST, "{library} has to be of {version}");
         }
     }
-    // A symbol of no version is taken from whatever library has it.
+    // A symbol without a version may come from any library.
     let versions = elf.versym.as_ref().context("no symbol has a version")?;
     for (symbol, version) in elf.dynsyms.iter().zip(versions.iter()) {
         let name = elf.dynstrtab.get_at(symbol.st_name).unwrap_or_default();

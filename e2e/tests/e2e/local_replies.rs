@@ -6,7 +6,7 @@ use anyhow::Result;
 use limpet_e2e::{Answer, Answering, Config, Site};
 use serde_json::json;
 
-/// `cookie.yaml` with a change, for a cookie session, a header session and a strict session.
+/// A cookie session, a header session and a strict session.
 fn sites(change: impl Fn(Config) -> Config) -> Result<[Config; 3]> {
     let load = || anyhow::Ok(change(Config::load("cookie.yaml")?));
     Ok([
@@ -85,7 +85,7 @@ async fn a_cluster_without_healthy_hosts_starts_no_session() -> Result<()> {
     Ok(())
 }
 
-/// A session whose backend times out once keeps its token and its backend.
+/// It keeps its token and its backend.
 #[tokio::test]
 async fn a_session_outlives_an_upstream_timeout() -> Result<()> {
     let mut site = Site::start(Config::load("cookie.yaml")?.route(&json!({"route": {"timeout": "0.5s"}}))).await?;
@@ -100,7 +100,6 @@ async fn a_session_outlives_an_upstream_timeout() -> Result<()> {
     Ok(())
 }
 
-/// A backend's own error is an answer like any other.
 #[tokio::test]
 async fn a_backends_own_error_starts_a_session() -> Result<()> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;

@@ -1,5 +1,5 @@
-//! What the filter leaves of keys in Envoy's memory, searched as somebody would who has a core dump. A wasm VM's memory
-//! is a part of it. Texts in base64 are not looked for: the environment of a process stays what it is.
+//! Parts of keys in Envoy's memory (which includes a wasm VM's), searched as in a core dump. Texts in base64 are not
+//! searched: a process's environment does not change.
 
 #[path = "../../../filter/core/tests/memory/search.rs"]
 #[allow(clippy::expect_used, reason = "a failed test")]
@@ -29,14 +29,14 @@ fn needles(numbers: &[u8]) -> Needles {
     needles
 }
 
-/// What stays of a key while it is in use.
+/// What stays of a key in use.
 fn states(number: u8) -> Needles {
     let mut needles = Needles::default();
     needles.states(&format!("key {number}"), &key(number), &LABELS);
     needles
 }
 
-/// A filter whose keyring has the key with this number, wrapped under key 101.
+/// The keyring has the key with this number, wrapped under key 101.
 fn filter(number: u8) -> Result<Value> {
     let entry = Entry {
         id: KeyId(number),
@@ -86,11 +86,11 @@ async fn no_key_is_left_in_envoys_memory() -> Result<()> {
             })?;
         }
     }
-    // Later requests overwrite what is left on the stack of a worker.
+    // Later requests overwrite a worker's stack.
     let former = states(43);
     let mut left = None;
     let gone = poll::until("nothing is left of key 43", async || {
-        // At once, so that they take more than one way through Envoy, whose stack is not equally deep in each.
+        // At once, to take ways through Envoy whose stacks differ in depth.
         let visits = (0..20).map(async |_| {
             let mut visitor = site.visitor();
             visitor.get("/").await?;

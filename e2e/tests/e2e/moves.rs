@@ -21,7 +21,6 @@ async fn site(fields: &Value) -> Result<Site> {
     Site::start(Config::load("cookie.yaml")?.policy(&policy(fields))).await
 }
 
-/// A request to which the backend answers that the session moves there.
 async fn moving(site: &Site, visitor: &mut Visitor, to: impl ToString) -> Result<Answer> {
     let request = site.envoy.get("/").answered_with(MOVE, to.to_string());
     let answer = visitor.send(request).await?;
@@ -33,7 +32,6 @@ async fn moving(site: &Site, visitor: &mut Visitor, to: impl ToString) -> Result
     Ok(answer)
 }
 
-/// The backends that did not answer.
 fn others(site: &Site, answer: &Answer) -> Result<[(String, SocketAddr); 2]> {
     let other = |backend: &&Backend| Some(backend.name()) != answer.backend();
     let others = site.backends.iter().filter(other);
@@ -43,7 +41,6 @@ fn others(site: &Site, answer: &Answer) -> Result<[(String, SocketAddr); 2]> {
     others.try_into().ok().context("two other backends")
 }
 
-/// An address of the backends' network at which nobody listens.
 fn nowhere() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 9], 9))
 }
@@ -75,7 +72,7 @@ async fn a_session_goes_where_its_application_says() -> Result<()> {
 
 #[tokio::test]
 async fn a_move_to_no_host_is_refused_and_counted() -> Result<()> {
-    // A VM says once that a move is refused.
+    // A VM logs a refused move once.
     let config = Config::load("cookie.yaml")?.policy(&policy(&json!({})));
     let site = Site::start(config.alone()).await?;
     let mut visitor = site.visitor();
@@ -112,7 +109,7 @@ async fn a_move_locks_no_strict_session_out() -> Result<()> {
     for _ in 0..4 {
         assert_eq!(visitor.get("/").await?.backend(), Some(name.as_str()));
     }
-    // It has arrived, so it is as strict as others.
+    // It has arrived, so it is strict.
     let arrived = visitor.get("/").await?;
     site.stop_backend_of(&arrived).await?;
     assert_eq!(visitor.get("/").await?.status, 503);
@@ -137,7 +134,7 @@ async fn a_moving_session_passes_a_backend_that_is_gone() -> Result<()> {
     Ok(())
 }
 
-/// The address is looked for among the hosts of the session's own cluster only.
+/// Only hosts of the session's own cluster are searched.
 #[tokio::test]
 async fn a_host_of_another_cluster_is_never_reached() -> Result<()> {
     let site = site(&json!({})).await?;

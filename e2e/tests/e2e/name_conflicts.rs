@@ -1,4 +1,4 @@
-//! Applications that set a cookie or header of the session's name themselves.
+//! Applications that set a cookie or header of the session's name.
 
 use anyhow::Result;
 use limpet_e2e::{Answer, Answering, Config, Site};
@@ -6,7 +6,6 @@ use serde_json::json;
 
 const LINE: &str = "which is the session's: it is removed from requests and responses, so rename one of the two";
 
-/// All backends set these fields.
 fn answer(site: &Site, fields: &[(&str, &str)]) {
     let answering = fields.iter().fold(Answering::ok(), |answering, (name, value)| {
         answering.header(name, value)
@@ -18,7 +17,7 @@ fn answer(site: &Site, fields: &[(&str, &str)]) {
 
 #[tokio::test]
 async fn an_application_with_the_cookies_name_ends_no_session() -> Result<()> {
-    // A process says the line once of a policy.
+    // A process logs the line once for a policy.
     let site = Site::start(Config::load("cookie.yaml")?.alone()).await?;
     answer(
         &site,
@@ -50,7 +49,7 @@ async fn an_application_with_the_cookies_name_ends_no_session() -> Result<()> {
     Ok(())
 }
 
-/// Whatever else changes in the configuration: a control plane writes it anew with every policy.
+/// A control plane writes the configuration again with every policy.
 #[tokio::test]
 async fn a_conflict_of_a_policy_is_told_once_for_all_updates() -> Result<()> {
     let default = |policy: &str| {

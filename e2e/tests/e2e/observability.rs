@@ -1,4 +1,4 @@
-//! What operators see: counters for every policy, and the outcome of every request in the access log.
+//! What operators see: counters for every policy, and outcomes in the access log.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,6 @@ use anyhow::{Context, Result};
 use limpet_e2e::{Build, Config, Envoy, Site, poll};
 use serde_json::json;
 
-/// The counters of one policy that are not 0.
 async fn counters(envoy: &Envoy, policy: &str) -> Result<BTreeMap<String, u64>> {
     let prefix = Build::tested()?.counter(&format!("{policy}."));
     let stats = envoy.stats(&prefix).await?.into_iter().filter(|(_, value)| *value > 0);
@@ -87,7 +86,6 @@ async fn every_counter_is_there_from_the_start() -> Result<()> {
     Ok(())
 }
 
-/// The outcome that the access log has for the request with this path.
 async fn logged(envoy: &Envoy, path: &str) -> Result<String> {
     poll::until(&format!("an access log line for {path}"), async || {
         let log = envoy.stdout().ok()?;
@@ -149,7 +147,7 @@ async fn no_log_has_a_token_or_an_address() -> Result<()> {
     Ok(())
 }
 
-/// A backend that listens at a path has no IP address that a token could name.
+/// A backend that listens at a path has no IP address for a token to name.
 #[tokio::test]
 async fn a_backend_without_an_ip_address_gets_no_token() -> Result<()> {
     let path = json!({"pipe": {"path": format!("@limpet-e2e-{}", unique())}});
@@ -183,7 +181,6 @@ async fn a_backend_without_an_ip_address_gets_no_token() -> Result<()> {
     Ok(())
 }
 
-/// A name that no other test uses.
 fn unique() -> String {
     format!("{:?}-{}", std::time::SystemTime::now(), std::process::id()).replace(|c: char| !c.is_ascii_digit(), "")
 }

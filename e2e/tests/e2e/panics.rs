@@ -1,5 +1,5 @@
-//! A panic in the dynamic module ends in the hook where it happens. These tests run a variant of the module that panics
-//! on demand (`e2e/panicking-module`). They skip the wasm filter, where a panic is a trap that ends in its sandbox.
+//! A panic in the dynamic module ends in its hook. The tests run a variant that panics on demand
+//! (`e2e/panicking-module`), and skip the wasm filter, where a panic is a trap that ends in its sandbox.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,6 @@ use crate::splits::specifier::chooses;
 
 const REQUESTS: usize = 12;
 
-/// The number of panics in this hook, from Envoy's log.
 fn panics(envoy: &Envoy, hook: &str) -> Result<usize> {
     Ok(envoy.log()?.matches(&format!("in {hook}, as a test asked for")).count())
 }
@@ -22,7 +21,6 @@ fn host_errors() -> String {
     Build::Module.counter("host_errors")
 }
 
-/// Checks that the visitor's session stays at its backend and its token does not change.
 async fn assert_steered(visitor: &mut Visitor, backend: Option<&str>) -> Result<()> {
     for _ in 0..6 {
         let answer = visitor.get("/here").await?;
@@ -49,7 +47,7 @@ async fn a_request_survives_a_panic_and_is_counted() -> Result<()> {
     // When Envoy destroys a stream, the module can count nothing any more.
     for (hook, path, steered, begins, counted) in [
         ("request_headers", "/here", false, false, true),
-        // The code that runs after a panic panics as well.
+        // The code after a panic panics as well.
         ("request_headers give_up", "/here", false, false, false),
         ("response_headers", "/here", true, false, true),
         ("local_reply", "/elsewhere", true, false, true),
@@ -81,7 +79,7 @@ async fn a_request_survives_a_panic_and_is_counted() -> Result<()> {
     Ok(())
 }
 
-/// The policies `web` and one whose name tells a hook to panic.
+/// The policies `web` and one whose name makes a hook panic.
 fn told(hook: &str) -> Value {
     let mut filter = filter_with(&json!({"cookie": {"name": "limpet-session"}}));
     filter["policies"][format!("panic-in-{hook}")] = json!({"cookie": {"name": "other"}});
@@ -92,7 +90,7 @@ async fn until_panic(envoy: &Envoy, hook: &str) -> Result<()> {
     poll::until("the panic", async || (panics(envoy, hook).ok()? > 0).then_some(())).await
 }
 
-/// This hook creates the state that all other hooks of a request need.
+/// This hook creates the state for a request's other hooks.
 #[tokio::test]
 async fn a_request_survives_a_panic_at_its_beginning() -> Result<()> {
     if !takes_the_module().await? {
@@ -110,7 +108,6 @@ async fn a_request_survives_a_panic_at_its_beginning() -> Result<()> {
     until_sessions(&site).await
 }
 
-/// Waits until sessions begin and stay at their backends.
 async fn until_sessions(site: &Site) -> Result<()> {
     site.envoy
         .until_every_worker("starts sessions", |answer| {
@@ -176,7 +173,7 @@ async fn envoy_survives_panics_in_an_update_of_a_route() -> Result<()> {
     until_sessions(&site).await
 }
 
-/// Without a cluster, Envoy answers for it. With one, the request stays there.
+/// Without a cluster, Envoy answers the request. With one, it stays there.
 #[tokio::test]
 async fn a_panic_where_a_cluster_is_chosen_costs_its_request_alone() -> Result<()> {
     if !chooses()? {

@@ -1,4 +1,4 @@
-//! Which policy a request has: by its route's metadata, by the table of routes, by default, or none.
+//! A request's policy: by its route's metadata, by the table of routes, by default, or none.
 
 use anyhow::{Context, Result};
 use limpet_e2e::{Build, Config, Envoy, Site, poll, tools};
@@ -18,7 +18,7 @@ async fn two_routes_have_two_sessions() -> Result<()> {
         Some("/cart")
     );
     let mut web = visitor.get("/web").await?;
-    // Only sessions on different backends show that they are two.
+    // Only different backends show that the sessions are two.
     poll::patiently("two sessions on two backends", async {
         while web.backend() == cart.backend() {
             visitor = site.visitor();
@@ -105,8 +105,8 @@ async fn the_table_of_routes_tells_virtual_hosts_apart() -> Result<()> {
         json!({"route_config": {"virtual_hosts": [virtual_host("one"), virtual_host("two"), virtual_host("three")]}});
     let config = Config::load("cookie.yaml")?.filter(&filter).connection_manager(&hosts);
     if Build::tested()? == Build::Module && tools::envoy_version()? < (1, 40) {
-        // These Envoys do not tell modules the virtual host. Sessions of another route would be worse than no sessions,
-        // so the configuration is refused.
+        // These Envoys do not show modules the virtual host. Another route's sessions would be worse than none, so the
+        // configuration is refused.
         let (accepted, said) = Envoy::validate(&config).await?;
         assert!(!accepted && said.contains("routes[0].virtualHost"), "{said}");
         return Ok(());
@@ -124,14 +124,12 @@ async fn the_table_of_routes_tells_virtual_hosts_apart() -> Result<()> {
     Ok(())
 }
 
-/// A route with this session in its metadata.
 fn with_session(name: &str, prefix: &str, session: &str) -> Value {
     let mut route = route(name, prefix);
     route["metadata"] = json!({"filter_metadata": {"limpet": {"session": session}}});
     route
 }
 
-/// Two routes with one policy and these scopes in their metadata.
 fn two_scopes(one: &str, two: &str) -> Result<Config> {
     let filter = json!({
         "keys": [{"id": 1, "env": "LIMPET_KEY"}],
@@ -170,7 +168,7 @@ async fn routes_of_one_scope_share_a_session() -> Result<()> {
     Ok(())
 }
 
-/// Without a scope, the route's name is the scope.
+/// The route's name replaces it.
 #[tokio::test]
 async fn a_policy_without_a_scope_takes_the_routes_name() -> Result<()> {
     let filter = json!({
@@ -194,7 +192,7 @@ async fn a_policy_without_a_scope_takes_the_routes_name() -> Result<()> {
     Ok(())
 }
 
-/// The filter gets a route's session in a header. A client's copy of the header must have no effect.
+/// The filter gets a route's session in a header, which a client may send, too.
 #[tokio::test]
 async fn a_client_does_not_choose_its_session() -> Result<()> {
     let filter = json!({
@@ -220,7 +218,7 @@ async fn a_client_does_not_choose_its_session() -> Result<()> {
     Ok(())
 }
 
-/// A request whose route names an unknown policy is served without a session, and counted.
+/// The request is served without a session.
 #[tokio::test]
 async fn an_unknown_policy_in_metadata_is_counted_and_harmless() -> Result<()> {
     let site = Site::start(two_scopes("missing/one", "web/two")?).await?;
@@ -231,8 +229,8 @@ async fn an_unknown_policy_in_metadata_is_counted_and_harmless() -> Result<()> {
     Ok(())
 }
 
-/// The builds differ. If a wasm filter changes the request's headers, Envoy matches the route again, without the cookie
-/// that the filter has removed. A dynamic module changes headers and keeps the route.
+/// If a wasm filter changes headers, Envoy matches the route again, without the cookie that the filter has removed. A
+/// dynamic module changes headers and keeps the route.
 #[tokio::test]
 async fn the_builds_differ_if_a_route_matches_the_sessions_cookie() -> Result<()> {
     let named = |name: &str, headers: Value| {

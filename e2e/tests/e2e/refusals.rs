@@ -1,4 +1,4 @@
-//! Tokens that a fence refuses: the request is load-balanced, a new session begins, and the reason is counted.
+//! Tokens that a fence refuses: load is balanced, a new session begins, and the reason is counted.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,7 +6,6 @@ use anyhow::{Context, Result, ensure};
 use limpet_e2e::{Config, Envoy, Site, filter_with, poll};
 use serde_json::json;
 
-/// A site, and one of its tokens.
 async fn site_and_token() -> Result<(Site, String)> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;
     let token = site
@@ -19,7 +18,6 @@ async fn site_and_token() -> Result<(Site, String)> {
     Ok((site, token))
 }
 
-/// Sends the token, and checks that a fence refuses it and that a new session begins.
 async fn assert_fenced(envoy: &Envoy, token: &str) -> Result<()> {
     let before = envoy.metric("web.refused.fenced").await?;
     let answer = envoy.get("/").cookie(format!("limpet-session={token}")).send().await?;
@@ -34,7 +32,7 @@ fn unix_seconds() -> Result<u64> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())
 }
 
-/// As if the clock of whoever wrote it were an hour ahead.
+/// As from a writer whose clock is an hour ahead.
 #[tokio::test]
 async fn a_fence_ahead_of_the_clock_lets_new_sessions_live() -> Result<()> {
     let (site, token) = site_and_token().await?;
@@ -68,7 +66,7 @@ async fn a_fence_ahead_of_the_clock_lets_new_sessions_live() -> Result<()> {
             .contains("fences[0].notBefore: expected a time at most 2s (clockSkew) from now")
     );
 
-    // Nor does it begin anew with the next configuration.
+    // The next configuration does not begin it again.
     filter["fences"] = json!([ahead, {"address": "127.0.0.2", "notBefore": 1}]);
     let reloads = "extension_config_discovery.http_filter.limpet.config_reload";
     let before = envoy.stat(reloads).await?;

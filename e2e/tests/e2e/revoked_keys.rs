@@ -1,4 +1,4 @@
-//! A key that leaked is revoked: it counts nothing from then on, no request fails, and what ends is counted.
+//! A leaked key is revoked: its tokens count no more, no request fails, and what ends is counted.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,6 @@ use crate::wrapped_keys::{config, filter, push};
 
 const CROWD: usize = 9;
 
-/// Two Envoys with one wrapped keyring.
 struct Pair {
     site: Site,
     other: Envoy,
@@ -47,7 +46,6 @@ impl Pair {
         one.and(other)
     }
 
-    /// What each Envoy says at `/stats`, in files.
     async fn stats(&self) -> Result<[String; 2]> {
         let mut files = Vec::new();
         for (number, envoy) in self.envoys().into_iter().enumerate() {
@@ -59,7 +57,7 @@ impl Pair {
         files.try_into().ok().context("two files")
     }
 
-    /// What `limpet keys count` makes of the first Envoy's lines, and of its JSON.
+    /// The counts from the first Envoy's lines, and from its JSON.
     async fn counted_in_both_forms(&self) -> Result<[Value; 2]> {
         let file = self.folder.path().join("lines");
         std::fs::write(&file, self.site.envoy.admin_text("/stats?filter=limpet").await?)?;
@@ -67,7 +65,6 @@ impl Pair {
         Ok([Keyring::count(&[&file.to_string_lossy()])?, Keyring::count(&[json])?])
     }
 
-    /// What `limpet keys count` says of a key.
     async fn counted(&self, key: u8) -> Result<Value> {
         let stats = self.stats().await?;
         let said = Keyring::count(&[&stats[0], &stats[1]])?;
@@ -76,7 +73,6 @@ impl Pair {
         Ok(found.clone())
     }
 
-    /// How many tokens of revoked keys the Envoys refused.
     async fn refused(&self) -> Result<u64> {
         let mut sum = 0;
         for envoy in self.envoys() {
@@ -110,7 +106,6 @@ async fn a_revoked_key_counts_nothing_and_no_request_fails() -> Result<()> {
     let [lines, json] = pair.counted_in_both_forms().await?;
     assert_eq!(lines, json);
 
-    // Before: as many sessions as there are clients.
     let stats = pair.stats().await?;
     let stats = ["--stats", &stats[0], &stats[1]];
     let said = pair.keyring.revoke(&["1"], &[&stats[..], &["--dry-run"]].concat())?;

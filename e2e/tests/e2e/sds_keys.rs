@@ -10,8 +10,7 @@ use crate::keys::{key_of, keys_without_loss};
 
 const NAME: &str = "limpet-keyring";
 
-/// Whether the build under test gets secrets from the Envoy under test: the module does from 1.40 on.
-/// `refusals_say_who_gets_secrets` tests the other cases.
+/// The module gets secrets from Envoy 1.40 on. `refusals_say_who_gets_secrets` tests the other cases.
 pub(crate) fn gets_secrets() -> Result<bool> {
     Ok(Build::tested()? == Build::Module && tools::envoy_version()? >= (1, 40))
 }
@@ -28,7 +27,6 @@ fn filter(sds: &Value) -> Value {
     })
 }
 
-/// A secret with this content.
 pub(crate) fn secret(name: &str, content: &str) -> Value {
     json!({
         "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret",
@@ -53,7 +51,7 @@ async fn refusals_say_who_gets_secrets() -> Result<()> {
     Ok(())
 }
 
-/// Waits until no worker refuses a token under the next key.
+/// No worker refuses a token under the next key.
 async fn until_next_key_is_known(envoy: &Envoy, keyring: &Keyring, backend: &Backend) -> Result<()> {
     let ahead = keyring.copied()?;
     ahead.rotate()?;
@@ -101,7 +99,6 @@ async fn a_key_changes_with_the_secret_alone_and_no_session_is_lost() -> Result<
         crowd.grow(3, &[Carrier::Cookie], &addresses).await?;
         crowd.rounds(4).await?;
         if phase == 3 {
-            // Every client has had its old token replaced.
             poll::until("the old key's tokens to be replaced", async || {
                 (site.envoy.metric("web.renewed").await.ok()? >= 6).then_some(())
             })
@@ -117,7 +114,7 @@ async fn a_key_changes_with_the_secret_alone_and_no_session_is_lost() -> Result<
     Ok(())
 }
 
-/// `sds/keyring.yaml` as it is names a file of the directory that Envoy was started in.
+/// `sds/keyring.yaml` names a file of Envoy's working directory.
 #[tokio::test]
 async fn the_shipped_secret_reads_the_working_directory() -> Result<()> {
     if !gets_secrets()? {
@@ -135,7 +132,7 @@ async fn the_shipped_secret_reads_the_working_directory() -> Result<()> {
     };
     let signs = "signs with the key of the file";
     site.envoy.until_every_worker(signs, signs_with(1)).await?;
-    // A new file moves into the place of the old one, and no configuration changes.
+    // A new file replaces the old one, and no configuration changes.
     keyring.rotate()?;
     until_next_key_is_known(&site.envoy, &keyring, &site.backends[0]).await?;
     keyring.rotate()?;
@@ -205,7 +202,6 @@ async fn an_invalid_keyring_secret_is_refused_and_sessions_go_on() -> Result<()>
             );
         }
     }
-    // A valid keyring is accepted again.
     keyring.replace(&good)?;
     keyring.rotate()?;
     keyring.rotate()?;
@@ -220,7 +216,6 @@ async fn an_invalid_keyring_secret_is_refused_and_sessions_go_on() -> Result<()>
     Ok(())
 }
 
-/// `cookie.yaml` with a secret in Envoy's own configuration.
 fn with_static_secret(content: &str, sds: &Value) -> Result<Config> {
     let config = Config::load("cookie.yaml")?.filter(&filter(sds));
     let mut secret = secret(NAME, content);

@@ -1,4 +1,4 @@
-//! Answers with a token, as a shared cache between client and Envoy sees them.
+//! Answers with a token, as a shared cache in front of Envoy sees them.
 
 use anyhow::Result;
 use limpet_e2e::{Answering, Site};

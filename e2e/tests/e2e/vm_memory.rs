@@ -1,14 +1,13 @@
-//! The memory of the wasm filter's VM: what an open request takes of it, and what happens when it is full. The dynamic
-//! module has no VM.
+//! What an open request takes of the wasm filter's VM, and what happens when its memory is full. The dynamic module has
+//! no VM.
 
 use anyhow::{Context, Result};
 use limpet_e2e::{Build, Config, Connection, Envoy, Request, Site, UnansweredRequest, poll};
 use serde_json::json;
 
-/// Requests on one connection.
 const OF_A_CONNECTION: usize = 100;
 
-/// In front of the router, so that requests stay open in Envoy and no backend has to hold them.
+/// In front of the router: requests stay open in Envoy, and no backend holds them.
 fn waiting() -> serde_json::Value {
     json!({
         "name": "envoy.filters.http.fault",
@@ -28,7 +27,7 @@ fn config() -> Result<Config> {
     }))
 }
 
-/// Adds 55 KB of header fields. Over HTTP/2 most of them are a byte each, because they repeat.
+/// Adds 55 KB of header fields. Over HTTP/2 most are a byte each, because they repeat.
 fn large(mut request: Request) -> Request {
     for _ in 0..15 {
         request = request.header("x-padding", "x".repeat(3_700));
@@ -36,12 +35,10 @@ fn large(mut request: Request) -> Request {
     request
 }
 
-/// A request that Envoy holds until it ends.
 fn held(envoy: &Envoy) -> Request {
     large(envoy.get("/").header("x-envoy-fault-delay-request", "600000"))
 }
 
-/// Opens this many requests, and waits until the filter has seen all of them.
 async fn hold(envoy: &Envoy, count: usize, http2: bool) -> Result<(Vec<Connection>, Vec<UnansweredRequest>)> {
     let (mut connections, mut requests) = (Vec::new(), Vec::new());
     let of_a_connection = if http2 { OF_A_CONNECTION } else { 1 };

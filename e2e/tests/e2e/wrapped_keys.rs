@@ -1,4 +1,4 @@
-//! Wrapped keyrings in the filter's configuration: keys change by configuration updates alone.
+//! Wrapped keyrings in the filter's configuration: only configuration updates change keys.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,6 @@ pub(crate) fn filter(text: &str, under: &[&KeyEncryptionKey]) -> Value {
     })
 }
 
-/// `file` with this filter, and these key-encryption keys in Envoy's environment.
 pub(crate) fn config(file: &str, filter: &Value, present: &[&KeyEncryptionKey]) -> Result<Config> {
     let names: Vec<&str> = present.iter().map(|key| key.variable.as_str()).collect();
     let config = Config::load(file)?.filter_environment(&names).filter(filter);
@@ -28,7 +27,7 @@ pub(crate) fn config(file: &str, filter: &Value, present: &[&KeyEncryptionKey]) 
         .fold(config, |config, key| config.env(&key.variable, &key.key)))
 }
 
-/// Writes the file that Envoy watches, with the `limpet` command, as an operator does.
+/// Writes the file that Envoy watches with the `limpet` command, as an operator does.
 pub(crate) async fn push(envoy: &Envoy, keyring: &Keyring, under: &KeyEncryptionKey) -> Result<()> {
     let before = envoy.stat(RELOADS).await?;
     keyring.wrap_into(&envoy.discovered_filter(), under)?;
@@ -50,14 +49,14 @@ async fn a_key_changes_by_pushes_alone_and_no_session_is_lost() -> Result<()> {
         crowd.rounds(4).await?;
     }
     let seen = keys_without_loss(&crowd.leave().await)?;
-    // Tokens were under the old key and then replaced, or under the new one from the beginning.
+    // Tokens were replaced, or under the new key from the beginning.
     assert_eq!(seen, BTreeSet::from([vec![1, 2], vec![2]]));
     let refused = site.envoy.stats("limpet.*refused").await?;
     ensure!(refused.values().all(|count| *count == 0), "{refused:#?}");
     Ok(())
 }
 
-/// Three Envoys: one started before the second key-encryption key was made, one with both, and one without the first.
+/// One Envoy started before the second key-encryption key existed, one has both, and one lacks the first.
 #[tokio::test]
 async fn a_key_encryption_key_changes_as_well() -> Result<()> {
     let (old, new) = (KeyEncryptionKey::generate(1)?, KeyEncryptionKey::generate(2)?);
@@ -108,7 +107,6 @@ async fn a_push_that_cannot_be_opened_is_refused_and_sessions_go_on() -> Result<
         let answer = visitor.get("/").await?;
         assert_eq!((answer.backend(), answer.set_cookies().len()), (first.backend(), 0));
     }
-    // The valid keyring of that phase.
     push(&site.envoy, &keyring, &kek).await?;
     assert_eq!(visitor.get("/").await?.backend(), first.backend());
     Ok(())
@@ -178,7 +176,6 @@ async fn the_example_configuration_works() -> Result<()> {
         (key_in_new_session(&site.envoy).await.ok()? == 2).then_some(())
     })
     .await?;
-    // The admin page shows exactly what was pushed.
     let shown = site.envoy.admin_text("/config_dump").await?;
     ensure!(
         shown.contains(&keyring.wrap(&kek)?),

@@ -1,4 +1,4 @@
-//! Modules, wasm files and configurations that are missing or bad.
+//! Missing or bad modules, wasm files and configurations.
 
 use anyhow::Result;
 use limpet_e2e::{Build, poll, tools};
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::site::{EnvoyGatewaySite, MODULE};
 
-/// Without the module, the Envoy has no listener. It does not serve without sessions.
+/// It does not serve without sessions.
 #[tokio::test]
 async fn an_envoy_without_the_module_does_not_listen() -> Result<()> {
     let site = EnvoyGatewaySite::prepare("no-module", Build::Module).await?;
@@ -31,7 +31,7 @@ async fn an_envoy_without_the_module_does_not_listen() -> Result<()> {
     Ok(())
 }
 
-/// A mistake in the filter's configuration: the former configuration stays in effect.
+/// A mistake in the filter's configuration: the former one stays in effect.
 async fn a_bad_configuration_changes_nothing(build: Build) -> Result<()> {
     let (site, envoy) = EnvoyGatewaySite::start("bad-config", build).await?;
     let mut visitor = site.session_on("a").await?;
@@ -81,7 +81,7 @@ async fn a_bad_configuration_has_no_effect_with_wasm() -> Result<()> {
     a_bad_configuration_changes_nothing(Build::Wasm).await
 }
 
-/// The wasm file is not the one that the object names: the route answers 500, and the object's status says why.
+/// The route answers 500, and the object's status says why.
 #[tokio::test]
 async fn another_wasm_file_fails_closed() -> Result<()> {
     let (site, _envoy) = EnvoyGatewaySite::start("bad-wasm", Build::Wasm).await?;

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::site::EnvoyGatewaySite;
 
-/// A session policy for the Service, in the only dialect that Envoy Gateway's definitions have.
+/// A session policy for the Service, in the only dialect of Envoy Gateway's definitions.
 pub(crate) const POLICY: &str = "
 apiVersion: gateway.networking.x-k8s.io/v1alpha1
 kind: XBackendTrafficPolicy
@@ -21,7 +21,6 @@ spec:
   sessionPersistence: {sessionName: limpet-session}
 ";
 
-/// A Gateway with sessions from the controller.
 pub(crate) struct ControlledSite {
     pub(crate) site: EnvoyGatewaySite,
     pub(crate) controller: Controller,
@@ -74,7 +73,6 @@ impl ControlledSite {
         Ok(message.unwrap_or_default().to_owned())
     }
 
-    /// Names and versions of the objects that the controller has written.
     pub(crate) async fn written(&self) -> Result<Vec<String>> {
         let mut written = Vec::new();
         for kind in ["EnvoyExtensionPolicy", "EnvoyPatchPolicy"] {
@@ -95,7 +93,7 @@ impl ControlledSite {
     }
 }
 
-/// The objects of module.yaml that the controller does not write: the Gateway with its `EnvoyProxy`, and the route.
+/// The objects of module.yaml that the controller does not write.
 fn gateway_and_route(site: &EnvoyGatewaySite, variable: &str) -> Result<String> {
     let example = site.manifest("module.yaml")?.replace("LIMPET_KEY", variable);
     let is_users = |document: &&str| !document.contains("kind: EnvoyExtensionPolicy");

@@ -1,5 +1,3 @@
-//! Pods that drain.
-
 use anyhow::Result;
 use limpet_e2e::Build;
 
@@ -38,8 +36,7 @@ async fn sessions_stay_at_a_draining_pod_with_wasm() -> Result<()> {
     sessions_stay_on_a_pod_that_drains(Build::Wasm).await
 }
 
-/// The limit without the patch. If this test fails, the README and docs/reference/envoy-gateway.md need not ask for the
-/// patch.
+/// If this fails, the README and docs/reference/envoy-gateway.md need not ask for the patch.
 #[tokio::test]
 async fn without_the_patch_sessions_move_at_once() -> Result<()> {
     let (site, _envoy) = EnvoyGatewaySite::start("no-patch", Build::Module).await?;

@@ -1,4 +1,4 @@
-//! The server that Envoy Gateway gets wasm files from.
+//! The server of wasm files for Envoy Gateway.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// An HTTP server that answers every request with the same file. It stops when the value is dropped.
+/// Answers every HTTP request with the same file, until dropped.
 pub(crate) struct Files {
     address: SocketAddr,
     server: JoinHandle<()>,

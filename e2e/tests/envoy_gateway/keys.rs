@@ -6,8 +6,7 @@ use limpet_e2e::{Build, Carrier, Crowd, KeyEncryptionKey, Keyring, tools};
 
 use crate::site::EnvoyGatewaySite;
 
-/// The object with a wrapped keyring. For wasm: the configuration of wrapped-keys.yaml in the object of wasm.yaml, as
-/// its comment says.
+/// The object with a wrapped keyring. For wasm: wrapped-keys.yaml in the object of wasm.yaml, as its comment says.
 fn session(site: &EnvoyGatewaySite, build: Build, text: &str) -> Result<String> {
     let wrapped = site.manifest("wrapped-keys.yaml")?;
     let config = wrapped.split_once("    config:\n").context("no config")?.1;
@@ -31,7 +30,7 @@ fn session(site: &EnvoyGatewaySite, build: Build, text: &str) -> Result<String> 
     Ok(wrapped.replace(old, text))
 }
 
-/// Waits until both workers have this keyring. The configuration dump shows its text.
+/// Waits until both workers have this keyring, whose text the configuration dump shows.
 async fn until_served(site: &EnvoyGatewaySite, envoy: &Proxy, text: &str) -> Result<()> {
     limpet_e2e::poll::until("the keyring in Envoy", async || {
         let dump = envoy
@@ -79,16 +78,15 @@ async fn a_key_changes_while_clients_come_by(build: Build) -> Result<()> {
     journeys.all_stayed()?;
     for journey in &journeys.0 {
         let tokens = journey.tokens().len();
-        // The first token, and the one that replaced it when its key retired.
+        // The first token, and its replacement when its key retired.
         ensure!(tokens == 2, "a session had {tokens} tokens");
     }
-    // A client that was away meanwhile gets a new session.
+    // A client that was away gets a new session.
     let mut first = first;
     let answer = first.get("/").await?;
     assert_eq!(answer.status, 200);
     assert!(answer.set_cookie("limpet-session").is_some());
 
-    // Envoy's configuration dump shows no key.
     let dump = envoy.admin().text("/config_dump").await?;
     for secret in keyring.secrets()?.iter().chain([&key.key]) {
         assert!(!dump.contains(secret));
@@ -106,7 +104,7 @@ async fn a_rotation_under_load_loses_no_session_with_wasm() -> Result<()> {
     a_key_changes_while_clients_come_by(Build::Wasm).await
 }
 
-/// The command that the comment of wrapped-keys.yaml gives.
+/// From the comment of wrapped-keys.yaml.
 #[tokio::test]
 async fn the_command_puts_a_keyring_into_the_object() -> Result<()> {
     let site = EnvoyGatewaySite::prepare("into", Build::Module).await?;

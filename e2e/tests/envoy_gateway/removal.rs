@@ -1,5 +1,3 @@
-//! Limpet is removed again.
-
 use anyhow::Result;
 use limpet_e2e::{Build, poll};
 use serde_json::Value;
@@ -55,7 +53,7 @@ async fn everything_goes(build: Build) -> Result<()> {
         "Envoy's configuration does not mention Limpet"
     );
 
-    // An operator who has used `kubectl apply` deletes Limpet's own objects, and undoes the marked parts of the others.
+    // After `kubectl apply`, operators delete Limpet's own objects, and undo the marked parts of the others.
     for (kind, name) in OBJECTS {
         if site.namespace.find(kind, name).await?.is_some() {
             site.namespace.delete(kind, name).await?;

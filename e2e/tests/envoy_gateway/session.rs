@@ -35,7 +35,6 @@ async fn a_session_holds(build: Build) -> Result<()> {
             .all(|answer| answer.set_cookie("limpet-session").is_none())
     );
 
-    // Without a cookie, requests are load-balanced.
     let mut backends = BTreeSet::new();
     for _ in 0..40 {
         backends.extend(site.get("/").send().await?.backend().map(str::to_owned));
@@ -71,7 +70,7 @@ async fn nobody_else_steers(build: Build) -> Result<()> {
                 answer.set_cookie("limpet-session").is_some(),
                 "{name} prevents a session"
             );
-            // The module has no internal headers: this is an ordinary header for it.
+            // For the module, this is an ordinary header.
             assert!(
                 build == Build::Module || answer.seen()?.internal_headers().is_empty(),
                 "{name} reaches the backend"

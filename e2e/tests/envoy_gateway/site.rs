@@ -13,10 +13,9 @@ use crate::files::Files;
 
 pub(crate) const SHOP: &[(&str, &str)] = &[("app", "shop")];
 
-/// The path of the module in a pod.
 pub(crate) const MODULE: &str = "/etc/limpet/liblimpet.so";
 
-/// A Service with two pods, and what an Envoy Gateway in front of them needs.
+/// A Service with two pods, and what an Envoy Gateway in front needs.
 pub(crate) struct EnvoyGatewaySite {
     pub(crate) gateway: &'static EnvoyGateway,
     pub(crate) namespace: Namespace,
@@ -27,7 +26,7 @@ pub(crate) struct EnvoyGatewaySite {
 }
 
 impl EnvoyGatewaySite {
-    /// Creates the Service and the pods, but none of Envoy Gateway's objects.
+    /// Creates the Service and the pods, without Envoy Gateway's objects.
     pub(crate) async fn prepare(prefix: &str, build: Build) -> Result<Self> {
         let gateway = EnvoyGateway::shared().await?;
         let namespace = gateway.cluster().namespace(prefix).await?;
@@ -50,7 +49,7 @@ impl EnvoyGatewaySite {
         Ok(site)
     }
 
-    /// Applies the objects of module.yaml or wasm.yaml and starts the Envoy.
+    /// With the objects of module.yaml or wasm.yaml.
     pub(crate) async fn start(prefix: &str, build: Build) -> Result<(Self, Proxy)> {
         let site = Self::prepare(prefix, build).await?;
         site.namespace.apply(&site.manifest(site.example())?).await?;
@@ -59,7 +58,6 @@ impl EnvoyGatewaySite {
         Ok((site, envoy))
     }
 
-    /// The file with all objects for this build.
     pub(crate) fn example(&self) -> &'static str {
         match self.build {
             Build::Wasm => "wasm.yaml",
@@ -83,8 +81,7 @@ impl EnvoyGatewaySite {
             ))
     }
 
-    /// Creates a Secret for the Envoys. All tests' Envoys share a namespace, so the Secret's name begins with the
-    /// test's.
+    /// Creates a Secret named after the test, because all tests' Envoys share a namespace.
     pub(crate) async fn secret(&self, name: &str, key: &str, value: &str) -> Result<()> {
         let secret = json!({
             "apiVersion": "v1",
@@ -95,7 +92,7 @@ impl EnvoyGatewaySite {
         self.gateway.system().apply_object(&secret).await.map(drop)
     }
 
-    /// Starts the Gateway's Envoy as its Deployment says now. The Envoy may not have its configuration yet.
+    /// Starts the Envoy of the Gateway's present Deployment, which may not have its configuration yet.
     pub(crate) async fn envoy(&self) -> Result<Proxy> {
         let files: [(&str, PathBuf); 1] = [(MODULE, tools::module()?)];
         let files = match self.build {
@@ -117,7 +114,6 @@ impl EnvoyGatewaySite {
         Visitor::of(self.address())
     }
 
-    /// Waits until a first visit begins a session.
     pub(crate) async fn until_sessions(&self) -> Result<()> {
         self.until("a session", |answer| {
             answer.backend().is_some() && answer.set_cookie("limpet-session").is_some()
@@ -125,8 +121,7 @@ impl EnvoyGatewaySite {
         .await
     }
 
-    /// Waits until `check` holds for the answers to a series of visitors without a session, so that all of Envoy's
-    /// workers have applied the change.
+    /// Waits until `check` holds for many new visitors, and so for all of Envoy's workers.
     pub(crate) async fn until(&self, what: &str, check: impl Fn(&Answer) -> bool) -> Result<()> {
         let mut last = None;
         let found = poll::until(what, async || {
@@ -142,7 +137,6 @@ impl EnvoyGatewaySite {
         found.with_context(|| format!("the last answer was {last:?}"))
     }
 
-    /// A new session at this backend.
     pub(crate) async fn session_on(&self, backend: &str) -> Result<Visitor> {
         poll::until(&format!("a session at {backend}"), async || {
             let mut visitor = self.visitor();
@@ -152,7 +146,7 @@ impl EnvoyGatewaySite {
         .await
     }
 
-    /// Waits until Envoy Gateway sets this condition of one of its policies.
+    /// Waits for this condition, which Envoy Gateway sets.
     pub(crate) async fn until_policy(&self, kind: &str, name: &str, condition: &str, expected: &str) -> Result<Value> {
         let is_so = |object: &Value| {
             let ancestors = object["status"]["ancestors"].as_array();

@@ -1,4 +1,4 @@
-//! Rules with several backends. Envoy Gateway makes one cluster for all backends of a rule.
+//! Rules with several backends, which Envoy Gateway makes one cluster.
 
 use anyhow::Result;
 use limpet_e2e::Build;
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::site::EnvoyGatewaySite;
 
-/// Adds the Service `canary` with a pod of that name next to `shop`, with these weights.
+/// Adds the Service `canary` with a pod of that name, and these weights.
 pub(crate) async fn split(site: &EnvoyGatewaySite, weights: [u32; 2]) -> Result<()> {
     let reference = |name: &str, weight: u32| json!({"name": name, "port": 80, "weight": weight});
     let route = site.namespace.get("HTTPRoute", "shop").await?;
@@ -41,8 +41,7 @@ async fn a_session_stays_on_its_side_of_a_split(build: Build) -> Result<()> {
         assert_eq!(on_shop.get("/").await?.backend(), Some("a"));
     }
 
-    // The limit: Envoy Gateway removes a backend of weight 0 from the cluster. Its sessions move at once and get new
-    // tokens.
+    // Envoy Gateway removes a backend of weight 0 from the cluster. Its sessions move at once and get new tokens.
     split(&site, [100, 0]).await?;
     site.until("no request reaches the canary", |answer| {
         answer.backend() != Some("canary")

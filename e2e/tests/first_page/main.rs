@@ -1,5 +1,5 @@
-//! The first page of docs for Kubernetes: its commands on a genuine node, one after the other, and what they print. It
-//! has a node to itself, because it installs the controller under the names that the page uses.
+//! The commands of the first page of docs for Kubernetes, in order, and their output, on a genuine node. It has a node
+//! to itself, because it installs the controller under the page's names.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -13,7 +13,7 @@ use limpet_e2e::{first_page, tools};
 use limpet_repo_tests::{Step, fits};
 use tempfile::TempDir;
 
-/// No command gets anything from elsewhere: the definitions of the release are at hand, and the image is on the node.
+/// Without the network: the release's definitions are at hand, and the image is on the node.
 const KUBECTL: &str = r#"#!/bin/bash
 arguments=()
 for argument; do
@@ -26,7 +26,7 @@ done
 exec "$KUBECTL" "${arguments[@]}"
 "#;
 
-/// As if the image were there already.
+/// The image exists already.
 const MAKE: &str = "#!/bin/sh\n[ \"$*\" = images ]\n";
 
 #[tokio::test]
@@ -52,7 +52,7 @@ async fn the_first_page_prints_what_it_says() -> Result<()> {
     Ok(())
 }
 
-/// A folder with what the commands name, and programs that stand in for those that would need the world outside.
+/// The commands' files, and stand-ins for programs that would need the network.
 fn stage() -> Result<TempDir> {
     let folder = tempfile::tempdir()?;
     let programs = folder.path().join("programs");

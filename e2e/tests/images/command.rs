@@ -1,4 +1,4 @@
-//! The command, which needs nothing of a system but its kernel.
+//! The command needs only a kernel.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -16,14 +16,13 @@ use crate::dns;
 const NAMES: Ipv4Addr = Ipv4Addr::new(10, 66, 53, 53);
 const API_SERVER: Ipv4Addr = Ipv4Addr::new(10, 66, 64, 43);
 
-/// A directory with the command and nothing else.
+/// A directory with only the command.
 fn empty_root() -> Result<TempDir> {
     let root = TempDir::new()?;
     fs::copy(tools::limpet()?, root.path().join("limpet"))?;
     Ok(root)
 }
 
-/// The command with this directory as the root of all files.
 fn within(root: &Path) -> Command {
     let mut command = Command::new("chroot");
     command.arg(root).arg("/limpet");
@@ -56,8 +55,7 @@ async fn the_command_finds_a_server_by_its_name() -> Result<()> {
     let root = empty_root()?;
     fs::create_dir(root.path().join("etc"))?;
     fs::write(root.path().join("etc/resolv.conf"), format!("nameserver {NAMES}\n"))?;
-    // As a service account has it. Without one, the authorities of a system would be asked for, of which there are
-    // none.
+    // As for a service account. Without it, the system's authorities, which are missing, would be read.
     let authority = rcgen::generate_simple_self_signed([NAME.to_owned()])?;
     fs::write(root.path().join("ca.crt"), authority.cert.pem())?;
     let kubeconfig = format!(

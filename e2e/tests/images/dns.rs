@@ -1,5 +1,3 @@
-//! A DNS server that knows one name.
-
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use anyhow::{Context, Result};
@@ -10,7 +8,7 @@ const HEADER: usize = 12;
 /// The type of a question for an IPv4 address.
 const A: [u8; 2] = [0, 1];
 
-/// Where a query's name ends, behind its last label.
+/// The end of a query's name, behind its last label.
 fn end_of_name(query: &[u8]) -> Option<usize> {
     let mut at = HEADER;
     while *query.get(at)? != 0 {
@@ -19,14 +17,14 @@ fn end_of_name(query: &[u8]) -> Option<usize> {
     Some(at + 1)
 }
 
-/// A name as a query has it: each label behind its length.
+/// Each label behind its length.
 fn encoded(name: &str) -> Vec<u8> {
     let labels = name.split('.').map(str::as_bytes);
     let lengths = labels.flat_map(|label| [&[u8::try_from(label.len()).unwrap_or_default()], label].concat());
     lengths.chain([0]).collect()
 }
 
-/// The answer to a query: the address if it asks for it, else that there is nothing.
+/// The address, or that there is nothing.
 fn answer(query: &[u8], name: &str, address: Ipv4Addr) -> Option<Vec<u8>> {
     let end = end_of_name(query)?;
     let question = query.get(HEADER..end + 4)?;
@@ -44,14 +42,14 @@ fn answer(query: &[u8], name: &str, address: Ipv4Addr) -> Option<Vec<u8>> {
     Some(response)
 }
 
-/// Serves a name at an address of this namespace until the test ends.
+/// Serves a name in this namespace until the test ends.
 pub(crate) async fn serve(at: Ipv4Addr, name: &'static str, address: Ipv4Addr) -> Result<()> {
     let socket = UdpSocket::bind(SocketAddrV4::new(at, 53)).await.context("DNS server")?;
     tokio::spawn(async move {
         let mut buffer = [0; 512];
         while let Ok((length, client)) = socket.recv_from(&mut buffer).await {
             if let Some(response) = answer(&buffer[..length], name, address) {
-                // Whoever asked is gone.
+                // The client is gone.
                 drop(socket.send_to(&response, client).await);
             }
         }

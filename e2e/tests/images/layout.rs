@@ -1,4 +1,4 @@
-//! The archives of images, read with tar alone.
+//! The archives of images, read only with tar.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// One that `make images` wrote.
+    /// Written by `make images`.
     pub(crate) fn shipped(name: &str) -> Result<Self> {
         let folder = TempDir::new()?;
         let archive = tools::images()?.join(format!("{name}.tar"));
@@ -28,7 +28,7 @@ impl Layout {
         self.folder.path()
     }
 
-    /// The file of a descriptor. It has the digest that the descriptor says.
+    /// The file has the digest that the descriptor says.
     pub(crate) fn blob(&self, descriptor: &Value) -> Result<PathBuf> {
         let digest = descriptor["digest"].as_str().context("no digest")?;
         let (_, hash) = digest.split_once("sha256:").context("not SHA-256")?;
@@ -48,7 +48,7 @@ impl Layout {
         self.json(&index["manifests"][0])
     }
 
-    /// What tar lists of the only layer: mode, owner, size and path of each entry.
+    /// The only layer in tar's words: mode, owner, size and path of each entry.
     pub(crate) fn listed(&self) -> Result<Vec<String>> {
         let manifest = self.manifest()?;
         ensure!(manifest["layers"].as_array().map(Vec::len) == Some(1), "{manifest}");
@@ -59,7 +59,6 @@ impl Layout {
     }
 }
 
-/// Runs a command and returns what it printed.
 pub(crate) fn run(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("{command:?}"))?;
     let error = String::from_utf8_lossy(&output.stderr);

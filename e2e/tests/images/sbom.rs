@@ -17,7 +17,7 @@ const REFERENCED: [&str; 2] = [
     include_str!("cyclonedx/jsf-0.82.schema.json"),
 ];
 
-/// The files of the release whose name ends so.
+/// The files of the release, by the end of their names.
 fn files(end: &str) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(tools::release()?)?;
     let mut files = entries
@@ -28,7 +28,7 @@ fn files(end: &str) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The SBOM whose name begins and ends so.
+/// An SBOM, by both ends of its name.
 fn sbom(begin: &str, end: &str) -> Result<Value> {
     let is_it = |file: &&PathBuf| {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
@@ -86,7 +86,7 @@ fn every_sbom_is_what_the_schema_of_cyclonedx_wants() -> Result<()> {
             .map(|mistake| format!("{}: {mistake}", mistake.instance_path()))
             .collect();
         ensure!(mistakes.is_empty(), "{}: {mistakes:#?}", file.display());
-        // The schema knows nothing of what references name.
+        // The schema does not check references.
         let known: BTreeSet<Option<&str>> = components(&sbom)
             .chain([&sbom["metadata"]["component"]])
             .map(|component| component["bom-ref"].as_str())
@@ -105,7 +105,7 @@ fn every_sbom_is_what_the_schema_of_cyclonedx_wants() -> Result<()> {
     Ok(())
 }
 
-/// Each of these texts is in a program if the library is linked in.
+/// A program has each of these texts if the library is linked in.
 #[test]
 fn the_sbom_of_a_program_has_what_is_linked_in_besides_crates() -> Result<()> {
     const TRACES: [(&str, &str); 5] = [
@@ -183,7 +183,7 @@ fn the_sbom_of_the_chart_has_the_images_it_runs() -> Result<()> {
         .map(|image| format!("{}:{}", image["name"], image["version"]).replace('"', ""))
         .collect();
     let limpet = concat!("limpet:", env!("CARGO_PKG_VERSION"));
-    // What the chart and the manifests say themselves.
+    // The chart's and the manifests' own images.
     let deployed = tools::checkout().join("controller/deploy/envoy/envoy.yaml");
     let deployed = fs::read_to_string(deployed)?;
     let envoy = deployed

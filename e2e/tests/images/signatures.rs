@@ -1,5 +1,4 @@
-//! What docs/how-to/images.md says of signing, as it stands there: by the genuine cosign with a key of its own, in a
-//! network without any other service than the registry.
+//! Signing as in docs/how-to/images.md, by the genuine cosign with its own key, in a network with only a registry.
 
 use std::fs;
 use std::net::IpAddr;
@@ -15,7 +14,7 @@ use tempfile::TempDir;
 /// The registry of the page.
 const REGISTRY: &str = "registry.example.com";
 
-/// The blocks of commands below "Sign and verify": sign files, verify them, sign an image, verify it.
+/// The commands below "Sign and verify": sign files, verify them, sign an image, verify it.
 fn blocks() -> Result<[String; 4]> {
     let page = fs::read_to_string(tools::checkout().join("docs/how-to/images.md"))?;
     let heading = page.find("\n## Sign and verify").context("no such heading")?;
@@ -26,7 +25,7 @@ fn blocks() -> Result<[String; 4]> {
     <[String; 4]>::try_from(commands).map_err(|found| anyhow::anyhow!("expected four blocks, found {found:#?}"))
 }
 
-/// A folder with a release and nothing else, and the programs of the page on the path.
+/// A folder with only a release, and the page's programs on the path.
 struct Bench {
     folder: TempDir,
 }
@@ -88,13 +87,13 @@ fn signed_digests_are_verified_and_changed_ones_refused() -> Result<()> {
     bench.run(&sign)?;
     bench.run(&verify)?;
 
-    // Somebody else's key.
+    // Another key.
     bench.run(
         "mkdir other && cd other && cosign generate-key-pair && cp ../cosign.pub ../own.pub && cp cosign.pub ..",
     )?;
     bench.refuses(&verify, "signature")?;
     bench.run("cp own.pub cosign.pub")?;
-    // A file of the release, which the digests tell, and the digests themselves.
+    // A file of the release, and then the digests themselves.
     bench.run("cp SHA256SUMS kept && echo >>limpet-chart-*.tgz")?;
     let output = bench.try_run(&verify)?;
     let said = String::from_utf8_lossy(&output.stdout);
@@ -121,7 +120,6 @@ async fn signed_images_are_verified_in_a_registry_and_others_refused() -> Result
             tagged.replace(&page, of_test)
         };
         let digest = format!("digest=$(crane digest --insecure {reference})\n");
-        // Not signed yet.
         bench.refuses(&format!("{digest}{}", with(&verify)), "no signatures found")?;
         bench.run(&format!("{digest}{}\n{}", with(&sign), with(&verify)))?;
     }

@@ -1,4 +1,4 @@
-//! The wasm file from a registry, by the code of those who fetch it.
+//! The wasm file from a registry, by its users' fetchers.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -10,7 +10,7 @@ use limpet_e2e::{Registry, tools};
 
 use crate::layout::{Layout, run};
 
-/// Envoy Gateway's fetcher, and Istio's where `make e2e-images` was told where Istio is.
+/// Envoy Gateway's, and Istio's where `make e2e-images` knows Istio's place.
 fn fetchers() -> Result<Vec<PathBuf>> {
     let mut fetchers = vec![tools::registry("fetch-envoy-gateway")?];
     fetchers.extend(tools::registry("fetch-istio"));
@@ -39,7 +39,7 @@ async fn the_wasm_image_of_one_layer_is_fetched_too() -> Result<()> {
     fetched_from(Ipv4Addr::new(10, 66, 50, 2), "limpet-wasm-compat").await
 }
 
-/// Who knows the types finds the file without unpacking anything.
+/// By its types, the file is found without unpacking.
 #[test]
 fn the_wasm_artefact_says_what_it_is() -> Result<()> {
     let image = Layout::shipped("limpet-wasm")?;

@@ -18,7 +18,7 @@ const KEK: &str = "limpet-key-encryption-key";
 const KEYRING: &str = "limpet-keyring";
 const OURS: &str = "app.kubernetes.io/managed-by=limpet";
 
-/// A policy with sessions in the cookie `session` for the service `shop`.
+/// A policy with sessions for the service `shop`, in the cookie `session`.
 const STICKY: &str = "
 apiVersion: gateway.networking.x-k8s.io/v1alpha1
 kind: XBackendTrafficPolicy
@@ -28,14 +28,13 @@ spec:
   sessionPersistence: {sessionName: limpet-session}
 ";
 
-/// A site with a controller that keeps the keyring.
+/// The controller keeps the keyring.
 pub(crate) struct ControlledSite {
     pub(crate) site: IstioSite,
     controller: Controller,
 }
 
 impl ControlledSite {
-    /// Starts with sessions.
     async fn start(prefix: &str) -> Result<Self> {
         let controlled = Self::without_sessions(prefix).await?;
         controlled.site.namespace.apply(STICKY).await?;
@@ -70,7 +69,7 @@ impl ControlledSite {
         sessions.with_context(|| self.controller.log().unwrap_or_default())
     }
 
-    /// Waits until the policy's condition `Programmed` is like this.
+    /// Waits for the policy's condition `Programmed`.
     pub(crate) async fn programmed(&self, holds: impl Fn(&str) -> bool) -> Result<()> {
         let told = |policy: &Value| holds(&programmed(policy));
         let until = self.site.namespace.until("the condition", POLICY, "sticky", told);
@@ -81,7 +80,6 @@ impl ControlledSite {
         self.site.namespace.list(kind, OURS).await
     }
 
-    /// Names and versions of all objects that the controller has written.
     async fn versions(&self) -> Result<BTreeSet<(String, String)>> {
         let mut versions = BTreeSet::new();
         for kind in [PLUGIN, FILTER] {
@@ -94,7 +92,6 @@ impl ControlledSite {
     }
 }
 
-/// A policy's condition `Programmed`, as `status/reason: message`.
 fn programmed(policy: &Value) -> String {
     let conditions = policy["status"]["ancestors"][0]["conditions"].as_array();
     let found = conditions
@@ -254,12 +251,12 @@ async fn sessions_survive_the_controller_and_its_restart() -> Result<()> {
     controlled.site.until_sessions().await?;
     controlled.site.holds(&mut visitor, &pod).await?;
 
-    // Without the dead controller's Lease, the new one need not wait until it ends.
+    // Without the dead controller's Lease, the new one need not wait.
     let lease = "coordination.k8s.io/v1/Lease";
     controlled.site.namespace.delete(lease, "limpet-controller").await?;
     controlled.controller.launch()?;
     controlled.controller.until_ready().await?;
-    // The controller undoes changes of others. That shows when it works again.
+    // The controller undoes changes of others, once it works again.
     let change = json!({"spec": {"failStrategy": "FAIL_CLOSE"}});
     controlled.site.namespace.merge(PLUGIN, "limpet-web", &change).await?;
     let undone = |plugin: &Value| plugin["spec"]["failStrategy"] == "FAIL_RELOAD";
@@ -398,7 +395,7 @@ spec:
     }
     assert_eq!(controlled.ours(PLUGIN).await?.len(), 2);
 
-    // Objects of one Gateway are deleted without those of the other.
+    // One Gateway's objects are deleted without the other's.
     let parents = json!({"spec": {"parentRefs": [{"name": "web"}]}});
     site.namespace.merge("HTTPRoute", "shop", &parents).await?;
     let one = async || (controlled.ours(PLUGIN).await.ok()?.len() == 1).then_some(());

@@ -43,7 +43,6 @@ async fn forged_headers_do_not_steer() -> Result<()> {
     let site = IstioSite::with_sessions("forged", &OBJECTS).await?;
     site.check_forged_headers_have_no_effect().await?;
 
-    // A token with a flipped bit is refused.
     let (mut visitor, _) = site.session().await?;
     let token = visitor.cookie(COOKIE).context("no token")?.to_owned();
     let mut forged = URL_SAFE_NO_PAD.decode(&token)?;
@@ -180,7 +179,7 @@ async fn set_url(site: &IstioSite, url: &str) -> Result<()> {
     site.namespace.merge(PLUGIN, "limpet", &change).await.map(drop)
 }
 
-/// The rule's session in the object, for a hostname and a route's name.
+/// The object's text for a hostname and a route's name.
 fn session(text: &str, domain: &str, route: &str) -> String {
     let named = text.replace("domainName: shop.example.com", &format!("domainName: {domain:?}"));
     named.replace("{name: shop-pages}", &format!("{{name: {route:?}}}"))

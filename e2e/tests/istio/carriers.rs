@@ -1,4 +1,4 @@
-//! Sessions that annotations ask for, by the objects of the controller: what holds them, and when they begin.
+//! Carriers and beginnings of sessions by annotations.
 
 use anyhow::{Result, ensure};
 use limpet_e2e::poll;
@@ -8,7 +8,6 @@ use crate::by_controller::ControlledSite;
 use crate::elsewhere::{Front, by_address, by_login, by_query};
 use crate::site::{IstioSite, names};
 
-/// A site whose sessions have these annotations.
 async fn start(prefix: &str, annotations: &Value) -> Result<ControlledSite> {
     let controlled = ControlledSite::without_sessions(prefix).await?;
     let policy = json!({
@@ -28,7 +27,7 @@ fn front(site: &IstioSite) -> Front {
     Front(site.gateway.address())
 }
 
-/// Where the clients are after Envoy has been replaced, which has no table then.
+/// The clients' pods after Envoy has been replaced, which has no table then.
 async fn replaced(site: &mut IstioSite) -> Result<Vec<String>> {
     site.restart_envoy().await?;
     front(site).until_known(site.envoy.admin()).await?;

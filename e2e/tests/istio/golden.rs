@@ -1,5 +1,4 @@
-//! The objects of the golden cases: the API server accepts them with Istio's own definitions, and istiod can read their
-//! content.
+//! The API server, with Istio's own definitions, accepts the golden cases' objects, and istiod can read them.
 
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::kube::Istiod;
@@ -22,7 +21,6 @@ async fn istio_can_read_every_golden_object() -> Result<()> {
         for object in document["objects"].as_array().into_iter().flatten() {
             let mut object = object.clone();
             object["metadata"]["namespace"] = namespace.name().into();
-            // Unknown fields are refused.
             let taken = namespace.apply_object(&object).await;
             taken.with_context(|| format!("{}: {}", case.display(), object["metadata"]["name"]))?;
             applied += 1;
@@ -30,7 +28,7 @@ async fn istio_can_read_every_golden_object() -> Result<()> {
     }
     ensure!(applied > 20, "{applied} objects");
 
-    // The last object is one that istiod cannot read: when istiod reports it, it has read all others.
+    // istiod cannot read the last object: when it reports it, it has read all others.
     let broken = json!({
         "apiVersion": "networking.istio.io/v1alpha3",
         "kind": "EnvoyFilter",

@@ -12,17 +12,15 @@ use limpet_e2e::{Answer, KeyEncryptionKey, Keyring, Request, Visitor, poll, tool
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The hostname of the route.
 const HOST: &str = "shop.example.com";
-/// The cookie of the sessions.
 pub(crate) const COOKIE: &str = "limpet-session";
-/// The site's services. Their pods have a label of the same name.
+/// The services, whose pods have a label of the same name.
 const SERVICES: [&str; 2] = ["shop", "shop-canary"];
 /// The objects that give sessions to routes without a split.
 pub(crate) const OBJECTS: [&str; 3] = ["chain.yaml", "wasm-plugin.yaml", "route.yaml"];
 
-/// A gateway without sessions and its stock Envoy; two pods of the service `shop`, and two of `shop-canary`, which no
-/// route leads to yet.
+/// A gateway without sessions, its stock Envoy, two pods of `shop`, and two of `shop-canary`, which no route leads to
+/// yet.
 pub(crate) struct IstioSite {
     pub(crate) namespace: Namespace,
     pub(crate) gateway: Gateway,
@@ -79,8 +77,7 @@ impl IstioSite {
         self.envoy.until_ready().await
     }
 
-    /// Waits until Envoy has refused a configuration of the filter, and checks that pods answer all requests, without
-    /// sessions.
+    /// Waits until Envoy has refused the filter's configuration. Pods must answer all requests without sessions.
     pub(crate) async fn until_refused(&self) -> Result<()> {
         let mut failure = None;
         let refused = async || {
@@ -108,7 +105,6 @@ impl IstioSite {
         Ok(())
     }
 
-    /// Starts a site with sessions by these objects.
     pub(crate) async fn with_sessions(prefix: &str, objects: &[&str]) -> Result<Self> {
         let site = Self::start(prefix).await?;
         site.apply(objects).await?;
@@ -116,7 +112,7 @@ impl IstioSite {
         Ok(site)
     }
 
-    /// Applies files of `envoy-configs/istio`, as an operator does.
+    /// As an operator does.
     pub(crate) async fn apply(&self, files: &[&str]) -> Result<()> {
         for file in files {
             self.namespace.apply(&self.text(file)?).await?;
@@ -124,7 +120,6 @@ impl IstioSite {
         Ok(())
     }
 
-    /// Deletes the objects in these files.
     pub(crate) async fn delete(&self, files: &[&str]) -> Result<()> {
         for file in files {
             let objects: Vec<Value> = serde_saphyr::from_multiple(&self.text(file)?)?;
@@ -174,24 +169,20 @@ impl IstioSite {
         self.directory.path().join(name)
     }
 
-    /// A client without cookies.
     pub(crate) fn visitor(&self) -> Visitor {
         Visitor::of(self.gateway.address())
     }
 
-    /// A request to the site without cookies.
     pub(crate) fn request(&self) -> Request {
         Request::get(self.gateway.address(), "/").header("host", HOST)
     }
 
-    /// Sends a request of this client, which a pod must answer.
     pub(crate) async fn visit(&self, visitor: &mut Visitor) -> Result<Answer> {
         let answer = visitor.send(self.request()).await?;
         ensure!(answer.status == 200, "the answer is {}", answer.status);
         Ok(answer)
     }
 
-    /// A client with a session, and the session's pod.
     pub(crate) async fn session(&self) -> Result<(Visitor, String)> {
         let mut visitor = self.visitor();
         let answer = self.visit(&mut visitor).await?;
@@ -199,7 +190,6 @@ impl IstioSite {
         Ok((visitor, answer.backend().context("no backend")?.to_owned()))
     }
 
-    /// A client with a session at a pod of this kind.
     pub(crate) async fn session_on(&self, pod: &str) -> Result<Visitor> {
         poll::until(&format!("a session at {pod}"), async || {
             let (visitor, found) = self.session().await.ok()?;
@@ -213,7 +203,7 @@ impl IstioSite {
         sessions.with_context(|| self.envoy.log().unwrap_or_default())
     }
 
-    /// Checks that this client's next ten requests all reach this pod.
+    /// Ten requests all reach this pod.
     pub(crate) async fn holds(&self, visitor: &mut Visitor, pod: &str) -> Result<()> {
         for request in 0..10 {
             let answer = self.visit(visitor).await?;
@@ -223,7 +213,6 @@ impl IstioSite {
         Ok(())
     }
 
-    /// The pods that requests without cookies reach.
     pub(crate) async fn spread(&self, requests: usize) -> Result<BTreeSet<String>> {
         let mut reached = BTreeSet::new();
         for _ in 0..requests {
@@ -256,7 +245,7 @@ impl IstioSite {
         self.namespace.merge("HTTPRoute", "shop", &change).await.map(drop)
     }
 
-    /// Checks that internal headers that a client sends have no effect, with and without a session.
+    /// With and without a session.
     pub(crate) async fn check_forged_headers_have_no_effect(&self) -> Result<()> {
         let (visitor, pod) = self.session().await?;
         let other = if pod == "shop-0" { "shop-1" } else { "shop-0" };
@@ -287,12 +276,11 @@ impl IstioSite {
     }
 }
 
-/// A set of names.
 pub(crate) fn names(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// The id of the key that a token was made with.
+/// The id of a token's key.
 pub(crate) fn key_of(token: &str) -> Result<u8> {
     let bytes = URL_SAFE_NO_PAD.decode(token)?;
     bytes.get(1).copied().context("too short")

@@ -13,7 +13,7 @@ async fn sessions_hold_with_the_filter_of_a_registry() -> Result<()> {
     let site = Site::start("fetched", &json!({})).await?;
     site.sessions().await?;
     site.check_sessions_hold().await?;
-    // The agent keeps what it has fetched in its own folder.
+    // The agent keeps the filter in its own folder.
     let dump = site.admin("config_dump")?;
     ensure!(dump.contains("\"filename\": \"/var/lib/istio/data/"), "{dump}");
     site.end().await
@@ -28,7 +28,7 @@ async fn requests_pass_while_the_registry_is_away() -> Result<()> {
     site.mesh.registry.launch().await?;
     away?;
 
-    // The agent does not try again until the plugin is written.
+    // The agent tries again when the plugin is written.
     let change = json!({"metadata": {"annotations": {"example.com/again": "1"}}});
     site.client.merge(PLUGIN, "limpet-web", &change).await?;
     site.until_sessions().await?;
@@ -36,7 +36,7 @@ async fn requests_pass_while_the_registry_is_away() -> Result<()> {
     site.end().await
 }
 
-/// What a gateway does that has the filter, and then one that starts.
+/// A gateway with the filter, and then one that starts.
 async fn without_registry(site: &Site) -> Result<()> {
     site.check_sessions_hold().await?;
     site.restart_gateway().await?;

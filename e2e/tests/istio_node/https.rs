@@ -1,4 +1,4 @@
-//! HTTPS at the gateway, whose certificate Istio brings to its proxies.
+//! HTTPS at the gateway, whose certificate Istio distributes.
 
 use anyhow::{Result, ensure};
 use limpet_e2e::{Connection, Tls, poll};

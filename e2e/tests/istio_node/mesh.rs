@@ -14,24 +14,24 @@ use crate::site::ROLLOUT;
 const LIMPET: &str = "limpet-istio";
 const ISTIO: &str = "istio-system";
 
-/// A node with Istio, the controller, and a registry that has the images of the wasm file.
+/// A node with Istio, the controller, and a registry with the wasm file's images.
 #[derive(Debug)]
 pub(crate) struct Mesh {
     node: Node,
-    /// The image as an artefact, and as one of one layer, as a `WasmPlugin` names them.
+    /// As an artefact, and as an image of one layer, as a `WasmPlugin` names them.
     pub(crate) images: [String; 2],
     pub(crate) registry: Registry,
     _network: Network,
 }
 
 impl Mesh {
-    /// The mesh that all tests share. They run one after the other.
+    /// Tests share it, one after the other.
     pub(crate) async fn shared() -> Result<&'static Self> {
         static MESH: OnceCell<Mesh> = OnceCell::const_new();
         MESH.get_or_try_init(Self::install).await
     }
 
-    /// What docs/get-started/istio.md says to do, and Istio before it.
+    /// Istio, then as in docs/get-started/istio.md.
     async fn install() -> Result<Self> {
         let node = Node::start().await?;
         node.define(Release::V1_6_1).await?;
@@ -71,12 +71,12 @@ impl Mesh {
         helm::run(&[&install, options, &["--kubeconfig", kubeconfig]].concat()).map(drop)
     }
 
-    /// A client with all rights, in this namespace.
+    /// With all rights, in this namespace.
     pub(crate) fn client(&self, namespace: &str) -> Client {
         self.node.admin().in_namespace(namespace)
     }
 
-    /// The Secret with the key-encryption key that the controller has made, for another namespace.
+    /// The Secret with the controller's key-encryption key, for another namespace.
     pub(crate) async fn key(&self) -> Result<Value> {
         let name = "limpet-key-encryption-key";
         let secret = self.client(LIMPET).until("a key", "v1/Secret", name, |_| true).await?;
@@ -88,7 +88,7 @@ impl Mesh {
         }))
     }
 
-    /// What kubectl prints, for what needs more than a request.
+    /// Runs kubectl, for what needs more than one request.
     pub(crate) fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         let output = std::process::Command::new(tools::helm()?.with_file_name("kubectl"))
             .arg("--kubeconfig")

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::site::{ROLLOUT, Site};
 
-/// Pods take nothing but mutual TLS.
+/// Pods take only mutual TLS.
 const STRICT: &str = "
 apiVersion: security.istio.io/v1
 kind: PeerAuthentication
@@ -16,7 +16,7 @@ metadata: {name: strict}
 spec: {mtls: {mode: STRICT}}
 ";
 
-/// A site with sessions whose pods have sidecars, and refuse what is not mutual TLS.
+/// Its pods' sidecars refuse all but mutual TLS.
 async fn site(name: &'static str) -> Result<Site> {
     let site = Site::start(name, &json!({"istio-injection": "enabled"})).await?;
     let pods = site.client.list("v1/Pod", "app=shop").await?;
@@ -45,7 +45,7 @@ fn has_sidecar(pod: &Value) -> bool {
 async fn sessions_hold_with_mutual_tls_in_the_mesh() -> Result<()> {
     let site = site("mutual-tls").await?;
     site.check_sessions_hold().await?;
-    // The sidecar says whose certificate it has seen.
+    // The sidecar names the certificate that it saw.
     let seen = site.visit(&mut site.visitor()).await?.seen()?;
     let gateway = format!("URI=spiffe://cluster.local/ns/{}/sa/web-istio", site.name);
     let certificates = seen.all("x-forwarded-client-cert");
@@ -71,7 +71,7 @@ async fn a_pod_with_a_sidecar_keeps_sessions_while_it_drains() -> Result<()> {
     poll::until_within(ROLLOUT, "the pod to be gone", gone).await?;
     let last = site.visit(&mut visitor).await?;
     let last = last.backend().context("no pod")?;
-    // A sidecar outlives its application for a moment, and then answers in its place.
+    // A sidecar outlives its application for a moment, and answers in its place.
     journey.retain(|place| place != "503");
     ensure!(
         journey == [&pod, last],

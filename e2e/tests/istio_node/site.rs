@@ -1,4 +1,4 @@
-//! The site of `envoy-configs/istio`, in a namespace of its own.
+//! The site of `envoy-configs/istio`, in its own namespace.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,13 +10,12 @@ use serde_json::{Value, json};
 
 use crate::mesh::Mesh;
 
-/// The cookie of the sessions.
 pub(crate) const COOKIE: &str = "limpet-session";
-/// The Deployment that Istio makes of the Gateway.
+/// The Deployment that Istio makes for the Gateway.
 const GATEWAY: &str = "web-istio";
 pub(crate) const ROLLOUT: Duration = Duration::from_secs(180);
 
-/// A gateway that Istio runs, and three pods of the service `shop` behind it.
+/// Istio's gateway, and three pods of the service `shop` behind it.
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(crate) mesh: &'static Mesh,
@@ -26,7 +25,7 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// A site without sessions, in a namespace with these labels.
+    /// Without sessions, in a namespace with these labels.
     pub(crate) async fn start(name: &'static str, labels: &Value) -> Result<Self> {
         let mesh = Mesh::shared().await?;
         let client = mesh.client(name);
@@ -65,12 +64,12 @@ impl Site {
         self.request_at(self.address)
     }
 
-    /// The same request, to another listener of the gateway.
+    /// The same request to another listener of the gateway.
     pub(crate) fn request_at(&self, address: SocketAddr) -> Request {
         Request::get(address, "/").header("host", host(self.name))
     }
 
-    /// Sends a request that a pod has to answer.
+    /// A pod must answer.
     pub(crate) async fn visit(&self, visitor: &mut Visitor) -> Result<Answer> {
         let answer = visitor.send(self.request()).await?;
         let said = String::from_utf8_lossy(&answer.body);
@@ -106,7 +105,7 @@ impl Site {
         Ok(())
     }
 
-    /// Replaces the gateway's pod, whose agent then fetches the filter anew.
+    /// The new pod's agent fetches the filter again.
     pub(crate) async fn restart_gateway(&self) -> Result<()> {
         let labels = "gateway.networking.k8s.io/gateway-name=web";
         for pod in self.client.list("v1/Pod", labels).await? {
@@ -124,14 +123,14 @@ impl Site {
         poll::until_within(ROLLOUT, "another pod of the gateway", ready).await
     }
 
-    /// What the gateway's agent and Envoy say.
+    /// The log of the gateway's agent and Envoy.
     pub(crate) fn agent_log(&self) -> Result<String> {
         let gateway = format!("deployment/{GATEWAY}");
         self.mesh
             .kubectl(&["--namespace", self.name, "logs", "--tail=60", &gateway])
     }
 
-    /// What Envoy's admin interface says, which only the agent reaches.
+    /// Envoy's admin interface, which only the agent reaches.
     pub(crate) fn admin(&self, path: &str) -> Result<String> {
         let gateway = format!("deployment/{GATEWAY}");
         let ask = ["pilot-agent", "request", "GET", path];
@@ -139,7 +138,7 @@ impl Site {
             .kubectl(&[&["--namespace", self.name, "exec", &gateway, "--"], &ask[..]].concat())
     }
 
-    /// Begins sessions on all pods, and checks that each stays where it began.
+    /// Begins sessions on all pods, and checks that each stays.
     pub(crate) async fn check_sessions_hold(&self) -> Result<()> {
         let mut pods = std::collections::BTreeSet::new();
         for _ in 0..12 {
@@ -161,12 +160,12 @@ impl Site {
     }
 }
 
-/// The hostname of a site's route. Gateways of one hostname would give their cookies different names.
+/// One for each site: Gateways of one hostname would rename their cookies.
 pub(crate) fn host(namespace: &str) -> String {
     format!("{namespace}.example.com")
 }
 
-/// A file of `envoy-configs/istio`, for this namespace. The tests' backend listens at another port.
+/// A file of `envoy-configs/istio` for this namespace. The tests' backend listens at another port.
 pub(crate) fn text(namespace: &str, file: &str) -> Result<String> {
     let path = tools::checkout().join("envoy-configs/istio").join(file);
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;

@@ -1,4 +1,4 @@
-//! A policy of the API server that refuses some writes in a namespace, until it is taken away.
+//! A policy of the API server that refuses some writes in a namespace for a time.
 
 use anyhow::Result;
 use limpet_e2e::kube::Namespace;
@@ -6,8 +6,8 @@ use serde_json::json;
 
 const POLICY: &str = "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy";
 
-/// Refuses new and changed objects of these resources where `expression` is false, with this message. The API server
-/// needs a moment to know it.
+/// Refuses new and changed objects where `expression` is false, with this message. The API server needs a moment to
+/// know it.
 pub(crate) async fn refuse(
     namespace: &Namespace,
     group: &str,
@@ -39,7 +39,6 @@ pub(crate) async fn refuse(
     namespace.apply_object(&binding).await.map(drop)
 }
 
-/// Refuses nothing any more.
 pub(crate) async fn allow(namespace: &Namespace) -> Result<()> {
     namespace.delete(POLICY, namespace.name()).await
 }

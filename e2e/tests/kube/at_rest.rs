@@ -1,5 +1,5 @@
-//! What the controller costs the API server while nothing happens. This waits for minutes, so the file's name comes
-//! early: tests begin in the order of their names.
+//! Requests to the API server while nothing happens. This waits for minutes, so the file's name comes early: tests
+//! begin in the order of their names.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,12 +13,11 @@ use crate::keyring::{SHORT_IDLE, key_encryption_key, replica};
 use crate::site::{condition, site_objects};
 
 const WINDOW: Duration = Duration::from_secs(75);
-/// The count begins when nothing but Leases was asked for or written for this long. The kinds that are served are asked
-/// for several times in ten seconds after a start.
+/// The count begins once only Leases were read or written for this long. After a start, served kinds are requested
+/// several times in ten seconds.
 const QUIET: Duration = Duration::from_secs(12);
 const MINUTE: f64 = 60.0;
 
-/// The requests of all replicas in this namespace.
 fn requests(cluster: &Cluster, namespace: &Namespace) -> Result<Vec<AuditedRequest>> {
     let user = format!("system:serviceaccount:{}:limpet-controller", namespace.name());
     cluster.server().requests_of(&user)
@@ -31,7 +30,6 @@ fn reopened(watch: &AuditedRequest) -> Result<f64> {
     Ok(MINUTE / seconds.context("a watch without an end")?.parse::<f64>()?)
 }
 
-/// Waits until all statuses are written.
 async fn until_quiet(cluster: &Cluster, namespace: &Namespace) -> Result<()> {
     let writes = || {
         let reads = ["get", "list", "watch"];
@@ -47,7 +45,6 @@ async fn until_quiet(cluster: &Cluster, namespace: &Namespace) -> Result<()> {
     .await
 }
 
-/// How many requests of each verb and path are made in a minute while nothing happens.
 async fn requests_in_a_minute(cluster: &Cluster, namespace: &Namespace) -> Result<BTreeMap<String, f64>> {
     until_quiet(cluster, namespace).await?;
     let before = requests(cluster, namespace)?;
@@ -58,7 +55,7 @@ async fn requests_in_a_minute(cluster: &Cluster, namespace: &Namespace) -> Resul
         let path = request.uri.split('?').next().unwrap_or_default();
         *rates.entry(format!("{} {path}", request.verb)).or_default() += MINUTE / WINDOW.as_secs_f64();
     }
-    // A watch lasts longer than the window: it counts by how often it is opened again.
+    // A watch outlasts the window: it counts by how often it is opened again.
     for watch in before.iter().filter(|request| request.verb == "watch") {
         *rates.entry("watches that end".to_owned()).or_default() += reopened(watch)?;
     }
@@ -67,8 +64,7 @@ async fn requests_in_a_minute(cluster: &Cluster, namespace: &Namespace) -> Resul
 
 #[tokio::test]
 async fn at_rest_the_api_server_gets_few_requests() -> Result<()> {
-    // It has all kinds that the controller watches, and its definitions do not change: after a change, every controller
-    // asks for the kinds that are served.
+    // This cluster's definitions do not change: after a change, every controller asks for the served kinds.
     let cluster = clusters::of_all_kinds().await?;
     let namespace = cluster.namespace("rest").await?;
     namespace.gateway_class().await?;

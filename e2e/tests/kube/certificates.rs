@@ -9,21 +9,18 @@ use rcgen::{
 };
 use serde_json::{Value, json};
 
-/// A certificate authority.
 pub(crate) struct Authority {
-    /// The authority's certificate in PEM.
     pub(crate) certificate: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// A certificate with its key, in PEM.
+/// A certificate and its key, in PEM.
 pub(crate) struct Certificate {
     pub(crate) certificate: String,
     pub(crate) key: String,
 }
 
 impl Certificate {
-    /// A Secret of this name with it.
     pub(crate) fn secret(&self, name: &str) -> Value {
         json!({
             "apiVersion": "v1",
@@ -48,12 +45,11 @@ impl Authority {
         })
     }
 
-    /// A certificate for a server or client of this name.
     pub(crate) fn sign(&self, name: &str) -> Result<Certificate> {
         self.sign_all(&[name])
     }
 
-    /// As [`Authority::sign_all`], for a certificate that is valid for a year, of which only this time is left.
+    /// As [`Authority::sign_all`], for a certificate of a year, of which only this time is left.
     pub(crate) fn sign_until(&self, names: &[&str], left: Duration) -> Result<Certificate> {
         self.sign_within(names, 365 * Duration::from_secs(24 * 3600), left)
     }
@@ -75,7 +71,7 @@ impl Authority {
         self.sign_params(params)
     }
 
-    /// A certificate for a server or client with this URI and no name.
+    /// A certificate with this URI and no name.
     pub(crate) fn sign_uri(&self, uri: &str) -> Result<Certificate> {
         let mut params = CertificateParams::new([])?;
         params.subject_alt_names = vec![SanType::URI(uri.try_into()?)];

@@ -1,4 +1,4 @@
-//! How the controller reacts to changes of definitions, objects, replicas and the API server.
+//! Reactions to changes of definitions, objects, replicas and the API server.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::definitions::SHIPPED;
 use crate::keyring::{KeyringSite, envoy_at};
 use crate::site::{POLICY, condition, site_objects};
 
-/// Much less than between two questions of a controller that may not watch definitions.
+/// Much less than the interval of a controller that may not watch definitions.
 const SOON: Duration = Duration::from_secs(8);
 const WEB: &[(&str, &str)] = &[("app", "web")];
 
@@ -21,7 +21,6 @@ fn parent_condition(object: &Value, name: &str) -> String {
     condition(&object["status"]["parents"][0]["conditions"], name)
 }
 
-/// The names of the cookies that a first visit sets, once a backend answers.
 async fn cookies(controller: &Controller) -> Result<Vec<String>> {
     poll::until("a backend", async || {
         let mut visitor = Visitor::of(controller.address(8080));
@@ -37,7 +36,6 @@ async fn programmed(namespace: &Namespace) -> Result<Value> {
     namespace.until("acknowledgement", "Gateway", "web", programmed).await
 }
 
-/// How many configurations of each kind Envoy has accepted.
 async fn updates(envoy: &Proxy) -> Result<BTreeMap<String, u64>> {
     let names = [
         "listener_manager.lds.update_success",
@@ -52,7 +50,7 @@ async fn updates(envoy: &Proxy) -> Result<BTreeMap<String, u64>> {
 
 #[tokio::test]
 async fn a_definition_that_appears_later_is_noticed() -> Result<()> {
-    // This release has no such definition, and no other test of its cluster adds it.
+    // This release lacks the definition, and no other test of its cluster adds it.
     let cluster = Cluster::shared(Release::V1_6_1).await?;
     let namespace = cluster.namespace("later").await?;
     namespace.gateway_class().await?;
@@ -225,7 +223,6 @@ async fn one_of_two_replicas_writes_and_the_other_takes_over() -> Result<()> {
     let accepted = |object: &Value| parent_condition(object, "Accepted") == "True/Accepted";
     namespace.until("the route", "HTTPRoute", "web", accepted).await?;
 
-    // A leader that ends gives up the Lease.
     first.end().await?;
     poll::until("the second one to lead", async || leads(&second).await).await?;
     namespace
@@ -261,7 +258,7 @@ async fn everything_is_read_again_after_the_api_server_was_away() -> Result<()> 
         "a cookie was set without a policy"
     );
     assert_eq!(controller.page("/readyz").await?.status, 200);
-    // The API server has forgotten the versions that the watches are at, so they have to begin again.
+    // The API server has forgotten the versions of the watches, so they must begin again.
     cluster.server_mut().start_again().await?;
     namespace.apply(POLICY).await?;
     let has_cookie = async || cookies(&controller).await.ok().filter(|cookies| cookies == &["shop"]);
@@ -295,7 +292,7 @@ async fn without_the_gateway_api_it_is_not_ready_and_says_why() -> Result<()> {
     let is_ready = async || (ready().await?.0 == 200).then_some(());
     poll::until("it to be ready", is_ready).await?;
 
-    // What was published stays, so Envoys may come. It is said all the same.
+    // What was published stays, so Envoys may come.
     let admin = cluster.server().admin();
     let definition = "httproutes.gateway.networking.k8s.io";
     admin.delete("CustomResourceDefinition", definition).await?;
@@ -354,7 +351,7 @@ spec:
     };
     namespace.until("its condition", "HTTPRoute", "broken", refused).await?;
 
-    // Each line of the log is a JSON object. Lines about an object name it.
+    // Each line of the log is a JSON object that names its object.
     let mut about = Vec::new();
     for line in controller.log()?.lines() {
         let line: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
@@ -374,7 +371,7 @@ spec:
     Ok(())
 }
 
-/// Tokens of sessions in use may be older than the new timeout: here by the clock of the Envoy that issued them.
+/// By the clock of the Envoy that issued them, tokens in use may be older than the new timeout.
 #[tokio::test]
 async fn a_shorter_idle_timeout_ends_no_session_that_is_in_use() -> Result<()> {
     let mut site = KeyringSite::start_at("shorter-idle", "1m", "1h", [0, -100]).await?;

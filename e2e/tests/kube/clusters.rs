@@ -1,6 +1,6 @@
-//! Clusters that several tests share because of what their API server has, lacks or does. All other tests share the
-//! ones of a release (`Cluster::shared`). The start of an API server costs more than most tests, so only one that
-//! changes definitions for good starts its own, and says so.
+//! Clusters that tests share because of what their API server has, lacks or does; other tests share a release's
+//! (`Cluster::shared`). An API server starts slower than most tests, so only one that changes definitions for good
+//! starts its own.
 
 use std::fs;
 
@@ -10,8 +10,8 @@ use limpet_e2e::tools;
 use serde_json::json;
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
-/// The cluster with every kind that Limpet reads or writes: those of the newest release, of Limpet, Istio, Envoy
-/// Gateway and Contour. No test changes its definitions.
+/// Every kind that Limpet reads or writes: the newest release's, Limpet's, Istio's, Envoy Gateway's and Contour's. No
+/// test changes its definitions.
 pub(crate) async fn of_all_kinds() -> Result<&'static Cluster> {
     static SHARED: OnceCell<Cluster> = OnceCell::const_new();
     let start = async || {
@@ -25,7 +25,7 @@ pub(crate) async fn of_all_kinds() -> Result<&'static Cluster> {
         ] {
             definitions.push(tools::checkout().join("controller/deploy/crds").join(ours));
         }
-        // The folder has the Gateway API as well, of another release.
+        // The folder has the Gateway API of another release, too.
         for entry in fs::read_dir(tools::envoy_gateway_crds()?)? {
             let path = entry?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -38,14 +38,14 @@ pub(crate) async fn of_all_kinds() -> Result<&'static Cluster> {
     SHARED.get_or_try_init(start).await
 }
 
-/// The cluster that begins without definitions. One test installs the Gateway API there, and another one tries
-/// admission policies of definitions, which accept that installation.
+/// Begins without definitions. One test installs the Gateway API, another one tries admission policies of definitions,
+/// which accept that installation.
 pub(crate) async fn bare() -> Result<&'static Cluster> {
     static SHARED: OnceCell<Cluster> = OnceCell::const_new();
     SHARED.get_or_try_init(|| Cluster::start(&[])).await
 }
 
-/// The cluster of release 1.2.1 whose definitions accept any object. The API server needs a moment to drop a schema.
+/// Release 1.2.1 with definitions that accept any object. The API server needs a moment to drop a schema.
 pub(crate) async fn without_schemas() -> Result<&'static Cluster> {
     static SHARED: OnceCell<Cluster> = OnceCell::const_new();
     let start = async || {
@@ -65,13 +65,12 @@ pub(crate) async fn without_schemas() -> Result<&'static Cluster> {
     SHARED.get_or_try_init(start).await
 }
 
-/// The cluster of release 1.2.1 whose API server a test may stop or pause. One test has it at a time, in a namespace of
-/// its own; the next one waits.
+/// Release 1.2.1, with an API server that a test may stop or pause. One test has it at a time, in its own namespace.
 pub(crate) async fn to_stop() -> Result<MutexGuard<'static, Cluster>> {
     static KEPT: OnceCell<Mutex<Cluster>> = OnceCell::const_new();
     let start = async || Cluster::start(&Release::V1_2_1.definitions()?).await.map(Mutex::new);
     let mut cluster = KEPT.get_or_try_init(start).await?.lock().await;
-    // A test that failed may have left it stopped or paused.
+    // A failed test may have left it stopped or paused.
     if cluster.server().process().is_err() {
         cluster.server_mut().start_again().await?;
     }

@@ -1,5 +1,3 @@
-//! What `/debug/graph.json` shows of a cluster.
-
 use anyhow::{Context, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -61,7 +59,7 @@ spec:
     )
 }
 
-/// Gives the Gateway its certificate. Returns the certificate's key in base64.
+/// Returns the key of the Gateway's certificate in base64.
 async fn certificate(namespace: &Namespace) -> Result<String> {
     let certificate = Authority::new("authority")?.sign("cart.example")?;
     namespace.apply_object(&certificate.secret("certificate")).await?;
@@ -176,7 +174,6 @@ async fn pods_are_shown_with_their_sessions() -> Result<()> {
     .await
 }
 
-/// The keys that the controller has: of the certificate, of the tokens, and the key-encryption key.
 fn secrets(controller: &Controller, certificate: &str) -> Result<Leaks> {
     let mut leaks = Leaks::default()
         .key("the certificate's key", certificate)?

@@ -9,14 +9,13 @@ use crate::clusters;
 
 pub(crate) const SHIPPED: &str = include_str!("../../../controller/deploy/crds/backendlbpolicies.yaml");
 
-/// A cluster with a Gateway API release that does not have this definition, and with Limpet's.
+/// A release without this definition, and Limpet's.
 pub(crate) async fn shipped() -> Result<&'static Cluster> {
     let cluster = Cluster::shared(Release::V1_7_0).await?;
     cluster.define(SHIPPED).await?;
     Ok(cluster)
 }
 
-/// The result of applying a policy with this spec: `Ok` with the stored spec, or `Err` with the refused fields.
 async fn stored(namespace: &Namespace, spec: &str) -> Result<Result<Value, Vec<String>>> {
     let policy = format!(
         "
@@ -110,7 +109,7 @@ async fn admission_policies_of_releases_accept_the_definition() -> Result<()> {
     let admin = cluster.server().admin();
     let definition: Value = serde_saphyr::from_str(SHIPPED)?;
     for release in [Release::V1_6_1, Release::V1_7_0] {
-        // Both channels have a policy of the same name, and they are not the same.
+        // The two channels' policies of one name differ.
         for channel in ["standard", "experimental"] {
             let what = format!("{} {channel}", release.tag());
             let files = release.channel(channel)?;
@@ -127,7 +126,7 @@ async fn admission_policies_of_releases_accept_the_definition() -> Result<()> {
     Ok(())
 }
 
-/// `sessionPersistence` in the shapes that a release may accept, valid and not.
+/// `sessionPersistence`, valid and not, in the shapes of all releases.
 fn shapes() -> Vec<Value> {
     let long = |length| "n".repeat(length);
     vec![
@@ -244,7 +243,7 @@ fn renders(folder: &std::path::Path, release: &str, object: &Value) -> Result<bo
     }
 }
 
-/// An object of each version that is served, with nothing in it.
+/// An empty object of each served version.
 fn objects_of(definition: &Value) -> Vec<Value> {
     let spec = &definition["spec"];
     let group = spec["group"].as_str().unwrap_or_default();
@@ -258,7 +257,7 @@ fn objects_of(definition: &Value) -> Vec<Value> {
     names.map(object).collect()
 }
 
-/// Who has other objects of the Gateway API among the manifests has made no mistake.
+/// Other objects of the Gateway API among the manifests are no mistake.
 #[test]
 fn render_knows_every_kind_of_every_release() -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -285,7 +284,7 @@ fn render_knows_every_kind_of_every_release() -> Result<()> {
     Ok(())
 }
 
-/// Limpet may be stricter than a definition, which knows nothing of cookies, but never accepts what it refuses.
+/// Limpet may be stricter than a definition, but never accepts what it refuses.
 #[tokio::test]
 async fn render_is_as_strict_as_each_releases_definitions() -> Result<()> {
     let folder = tempfile::tempdir()?;

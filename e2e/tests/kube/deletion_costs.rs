@@ -1,4 +1,4 @@
-//! A scale-down by the genuine `ReplicaSet` controller, of pods whose sessions say what it costs to delete them.
+//! A scale-down by the genuine `ReplicaSet` controller, of pods with deletion costs by their sessions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -16,13 +16,11 @@ const WEB: &[(&str, &str)] = &[("app", "web")];
 const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 const ASKS: &str = "session.limpet.dev/pod-deletion-cost";
 const DRAIN: &str = "session.limpet.dev/drain";
-/// The sessions of the pods. The pod with the most is ready for the shortest time: without costs, it would be the first
-/// to go.
+/// The pod with the most is ready for the shortest time: without costs, it would go first.
 const SESSIONS: [usize; 5] = [0, 3, 10, 40, 100];
-/// Longer than the controller counts before it writes, and longer than it leaves a pod alone.
+/// Longer than the controller counts before it writes, and longer than it leaves a pod unchanged.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A pod of the `ReplicaSet`, with a backend at its address.
 struct Member {
     name: String,
     backend: Backend,
@@ -65,7 +63,6 @@ impl Site {
         })
     }
 
-    /// Begins the sessions: all pods drain but the one where they are to begin.
     async fn fill(&mut self) -> Result<()> {
         let all: Vec<_> = self.members.iter().map(|member| member.name.clone()).collect();
         for (number, count) in SESSIONS.into_iter().enumerate() {
@@ -90,7 +87,7 @@ impl Site {
         self.until_draining(None).await
     }
 
-    /// Waits until both Envoys know that all pods drain but one; `None`: that none does.
+    /// Waits until both Envoys know that all pods drain but one (`None`: that none does).
     async fn until_draining(&self, other: Option<usize>) -> Result<()> {
         for envoy in &self.envoys {
             poll::until("pods to drain", async || {
@@ -107,7 +104,6 @@ impl Site {
         Ok(())
     }
 
-    /// What the pods are annotated with, in the order of [`SESSIONS`].
     async fn costs(&self) -> Result<Vec<Option<String>>> {
         let pods = self.namespace.list("v1/Pod", "app=web").await?;
         let cost = |name: &String| {
@@ -128,7 +124,6 @@ impl Site {
         found.with_context(|| format!("{last:?}\n{}", self.controller.log().unwrap_or_default()))
     }
 
-    /// How often the controller has written pods.
     async fn writes(&self) -> Result<usize> {
         let server = Cluster::shared(Release::V1_2_1).await?.server();
         let user = format!("system:serviceaccount:{}:limpet-controller", self.namespace.name());
@@ -137,7 +132,6 @@ impl Site {
         Ok(of_pods.count())
     }
 
-    /// All visitors of these pods are where they were.
     async fn stay(&mut self, members: std::ops::Range<usize>) -> Result<()> {
         for member in &mut self.members[members] {
             for visitor in &mut member.visitors {
@@ -155,7 +149,7 @@ async fn annotate(namespace: &Namespace, kind: &str, object: &str, name: &str, v
     namespace.merge(kind, object, &change).await.map(drop)
 }
 
-/// A `ReplicaSet` with five pods. There is no kubelet: the test gives them addresses, and says that they are ready.
+/// A `ReplicaSet` with five pods. There is no kubelet: the test gives addresses and readiness.
 async fn members(namespace: &Namespace) -> Result<Vec<Member>> {
     let container = json!({"name": "web", "image": "none", "ports": [{"name": "http", "containerPort": POD_PORT}]});
     let replicas = json!({
@@ -211,13 +205,13 @@ async fn members(namespace: &Namespace) -> Result<Vec<Member>> {
 async fn a_scale_down_takes_the_pods_with_fewest_sessions() -> Result<()> {
     let mut site = Site::start().await?;
     site.fill().await?;
-    // Somebody else's opinion of the fullest, and of the emptiest.
+    // Costs by others, of the fullest and the emptiest.
     for (number, cost) in [(4, "1"), (0, "2")] {
         let name = &site.members[number].name;
         annotate(&site.namespace, "v1/Pod", name, COST, json!(cost)).await?;
     }
 
-    // Without the right, the Service says so, and all else goes on.
+    // Without the right, the Service says so.
     annotate(&site.namespace, "v1/Service", "web", ASKS, json!("true")).await?;
     until_event(
         &site.namespace,
@@ -234,7 +228,7 @@ async fn a_scale_down_takes_the_pods_with_fewest_sessions() -> Result<()> {
     site.until_costs(&[Some("0"), Some("3"), Some("10"), Some("40"), Some("100")])
         .await?;
 
-    // Whatever they cost is not written again while their order is the same.
+    // Costs are not written again while their order is the same.
     site.stay(0..5).await?;
     tokio::time::sleep(Duration::from_secs(32)).await;
     let again = site.writes().await? - refused;
@@ -259,7 +253,7 @@ async fn a_scale_down_takes_the_pods_with_fewest_sessions() -> Result<()> {
     let emptiest: BTreeSet<_> = site.members[..3].iter().map(|member| member.name.clone()).collect();
     assert_eq!(ending, emptiest);
 
-    // While the others end, as a kubelet ends them, and after that.
+    // While a kubelet ends the others, and after that.
     site.stay(3..5).await?;
     for member in &mut site.members[..3] {
         member.backend.stop().await;
@@ -278,7 +272,7 @@ async fn a_scale_down_takes_the_pods_with_fewest_sessions() -> Result<()> {
     }
     assert_eq!(homes.values().sum::<usize>(), 13, "{homes:?}");
 
-    // What the controller wrote goes with the last route to the Service, and comes back with it.
+    // The controller's costs go with the last route to the Service, and come back with it.
     let route = site_objects(&site.namespace);
     site.namespace.delete("HTTPRoute", "web").await?;
     site.until_costs(&[None; 5]).await?;
@@ -289,7 +283,7 @@ async fn a_scale_down_takes_the_pods_with_fewest_sessions() -> Result<()> {
     })
     .await?;
 
-    // It goes with the annotation, too. It had taken over what somebody else wrote.
+    // They go with the annotation, too, also where they replaced others' costs.
     annotate(&site.namespace, "v1/Service", "web", ASKS, Value::Null).await?;
     site.until_costs(&[None; 5]).await?;
     let name = &site.members[4].name;

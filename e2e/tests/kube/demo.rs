@@ -1,5 +1,4 @@
-//! `make demo-kube`, next to the clusters of the other tests. Each run starts a cluster of its own: the demo has to
-//! start one, to end it, and to end when a later step fails.
+//! `make demo-kube`. Each run starts its own cluster: the demo has to start and end one, also when a later step fails.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpStream};
@@ -15,7 +14,6 @@ fn demo(mode: &str) -> Command {
     command
 }
 
-/// The address in the line that begins with this.
 fn address_in(said: &str, beginning: &str) -> Result<SocketAddr> {
     let mut lines = said.lines().filter(|line| line.trim_start().starts_with(beginning));
     let line = lines.next().with_context(|| format!("no line {beginning}: {said}"))?;

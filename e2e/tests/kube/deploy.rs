@@ -1,5 +1,5 @@
-//! What `controller/deploy` installs. No container runs here: the test starts by hand what a kubelet would start, with
-//! the commands and files that the objects name.
+//! What `controller/deploy` installs. No container runs here: the test starts what a kubelet would, with the objects'
+//! commands and files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -36,7 +36,6 @@ fn parsed(text: &str) -> Result<Vec<Value>> {
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
 
-/// The files that a kustomization lists, in its order, without those of other folders.
 fn listed(folder: &str) -> Result<Vec<String>> {
     let kustomization = objects(&format!("{folder}kustomization.yaml"))?;
     let resources = kustomization[0]["resources"].as_array().context("no resources")?;
@@ -51,14 +50,13 @@ fn find(file: &str, kind: &str, name: &str) -> Result<Value> {
         .with_context(|| format!("{file} has no {kind} {name}"))
 }
 
-/// The controller's configuration in its `ConfigMap`.
 fn configuration(file: &str) -> Result<String> {
     let map = find(file, "ConfigMap", "limpet-controller")?;
     let text = map["data"]["controller.yaml"].as_str();
     Ok(text.context("no controller.yaml")?.to_owned())
 }
 
-/// Asks the API server for a pod from a Deployment's template, without creating it (dry run).
+/// A pod from a Deployment's template (dry run).
 async fn try_pod(client: &Client, template: &Value) -> Result<Value> {
     let mut pod = template.clone();
     pod["apiVersion"] = "v1".into();
@@ -74,7 +72,7 @@ fn every_manifest_is_listed() -> Result<()> {
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
             if path.ends_with("chart") {
-                // What it has are templates.
+                // It has templates.
             } else if path.is_dir() {
                 walk(&path, found)?;
             } else if path.extension().is_some_and(|extension| extension == "yaml")
@@ -107,7 +105,7 @@ fn every_manifest_is_listed() -> Result<()> {
     Ok(())
 }
 
-/// What `kubectl apply -k` does with these files. The namespaces accept only restricted pods.
+/// As `kubectl apply -k`. The namespaces accept only restricted pods.
 async fn install(cluster: &Cluster, files: &[String]) -> Result<usize> {
     let client = cluster.server().admin();
     let mut deployments = 0;
@@ -157,7 +155,7 @@ async fn the_api_server_accepts_every_object() -> Result<()> {
     Ok(())
 }
 
-/// The image of the controller has no shell, and that of Envoy may have none.
+/// The controller's image has no shell, and Envoy's may have none.
 #[test]
 fn no_container_runs_a_shell() -> Result<()> {
     for file in [
@@ -200,7 +198,7 @@ fn the_controller_accepts_its_configuration() -> Result<()> {
     Ok(())
 }
 
-/// The Secrets that `certificates.sh` prints for these Gateways.
+/// Printed by `certificates.sh` for these Gateways.
 fn certificates(folder: &Path, gateways: &[&str]) -> Result<Vec<Value>> {
     let made = Command::new(directory().join("certificates.sh"))
         .arg(folder)
@@ -277,7 +275,7 @@ fn arguments_of(pod: &Value, container: &str, replaced: &[(&str, String)]) -> Re
     let arguments = found["args"].as_array().context("no arguments")?;
     let argument = |argument: &Value| {
         let mut argument = argument.as_str().context("not text")?.to_owned();
-        // One after the other, so that a path is replaced once.
+        // In turn, so that a path is replaced once.
         if let Some((from, to)) = replaced.iter().find(|(from, _)| argument.contains(from)) {
             argument = argument.replace(from, to);
         }
@@ -286,7 +284,7 @@ fn arguments_of(pod: &Value, container: &str, replaced: &[(&str, String)]) -> Re
     arguments.iter().map(argument).collect()
 }
 
-/// The test uses the configuration and the init containers' arguments, with its own addresses and folders.
+/// The test replaces addresses and folders only.
 #[tokio::test]
 async fn the_deployed_envoy_is_configured_over_mutual_tls() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;

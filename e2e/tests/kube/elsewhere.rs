@@ -9,7 +9,7 @@ use crate::site::{POLICY, condition};
 
 const WEB: &[(&str, &str)] = &[("app", "web")];
 
-/// envoy-configs/ecds-controller.yaml with the test's addresses, and with one more route that has no rule.
+/// envoy-configs/ecds-controller.yaml with the test's addresses and a route without a rule.
 fn bootstrap(namespace: &Namespace, controller: &Controller, pods: &[Pod]) -> Result<String> {
     let file = tools::checkout().join("envoy-configs/ecds-controller.yaml");
     let mut config: Value = serde_saphyr::from_str(&std::fs::read_to_string(file)?)?;
@@ -48,7 +48,7 @@ fn bootstrap(namespace: &Namespace, controller: &Controller, pods: &[Pod]) -> Re
         discovery["config_discovery"]["type_urls"][0] =
             "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter".into();
     }
-    // The filter's file comes from the controller. Its path is in the controller's configuration.
+    // The controller's configuration has the path of the filter's file.
     Ok(config.to_string())
 }
 

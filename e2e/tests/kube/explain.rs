@@ -1,4 +1,4 @@
-//! `limpet explain` on a cluster, with the rights of a user who may only read, and with tokens of real Envoys.
+//! `limpet explain` on a cluster, with rights to read only, and tokens of real Envoys.
 
 use std::process::{Command, Output};
 
@@ -12,7 +12,7 @@ use crate::keyring::{KEYRING, KeyringSite};
 /// Longer than the test, so that no session ends by itself.
 const MAX_IDLE: &str = "2h";
 
-/// A site whose controller keeps its configuration in a `ConfigMap`, and a user.
+/// The controller's configuration is in a `ConfigMap`.
 struct Explained {
     site: KeyringSite,
     cluster: &'static Cluster,
@@ -41,7 +41,6 @@ impl Explained {
         Ok(Self { site, cluster, user })
     }
 
-    /// Gives the user these rights: in all namespaces, and in its own.
     async fn grant(&self, everywhere: Value, here: Value) -> Result<()> {
         let namespace = &self.site.namespace;
         let name = format!("developer:{}", namespace.name());
@@ -63,7 +62,7 @@ impl Explained {
         Ok(())
     }
 
-    /// Runs the command. Whatever it says, it says no key.
+    /// Checks that the output has no key.
     async fn explain(&self, route: &str, arguments: &[&str]) -> Result<(i32, String)> {
         let mut command = Command::new(tools::limpet()?);
         let name = self.site.namespace.name();
@@ -100,7 +99,6 @@ impl Explained {
         Ok((status.code().context("killed")?, said))
     }
 
-    /// What the user asked the API server for, as verb and path.
     fn asked(&self) -> Result<Vec<String>> {
         let requests = self.cluster.server().requests_of(self.user.name())?;
         Ok(requests
@@ -117,7 +115,7 @@ fn has(said: &str, words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The rights that the page of the command names.
+/// The rights that the command's page names.
 fn reader() -> Value {
     json!([
         {"apiGroups": [""], "resources": ["namespaces", "services"], "verbs": ["list"]},
@@ -143,7 +141,7 @@ fn keyring() -> Value {
     json!({"apiGroups": [""], "resources": ["secrets"], "resourceNames": [KEYRING], "verbs": ["get"]})
 }
 
-/// The pod drains by its annotation. The token is honoured all the same, and the right to get the pod is not needed.
+/// The token is honoured, and the right to get the pod is not needed.
 async fn tells_of_a_pod_that_drains(explained: &Explained, token: &str, backend: &str) -> Result<()> {
     let namespace = &explained.site.namespace;
     let pod = format!("pod {backend} (draining: it keeps its sessions and gets no new ones)");
@@ -202,7 +200,7 @@ async fn a_token_of_a_real_envoy_is_explained() -> Result<()> {
     let (visitor, backend) = explained.site.session().await?;
     let token = visitor.cookie("limpet-session").context("no cookie")?.to_owned();
 
-    // Without a token, no Secret is asked for. Nothing is written.
+    // Without a token, no Secret is read. Nothing is written.
     let (code, said) = explained.explain("httproute/web", &[]).await?;
     ensure!(code == 0, "{said}");
     let policy = format!("BackendLBPolicy {}/web", namespace.name());
@@ -233,7 +231,6 @@ async fn a_token_of_a_real_envoy_is_explained() -> Result<()> {
     ensure!(code == 0, "{said}");
     has(&said, &["cookie limpet-session: honoured"])?;
 
-    // What an Envoy answers now.
     let url = format!("http://{}/", explained.site.controller.address(8080));
     let (code, said) = explained.explain("httproute/web", &["--curl", &url]).await?;
     ensure!(code == 0, "{said}");
@@ -281,7 +278,7 @@ async fn a_right_that_is_missing_is_named() -> Result<()> {
         &["cannot list HTTPRoute: ", "cannot list resource \"httproutes\""],
     )?;
 
-    // In the own namespace alone, and without the controller's objects.
+    // In the own namespace only, without the controller's objects.
     let classes =
         json!([{"apiGroups": ["gateway.networking.k8s.io"], "resources": ["gatewayclasses"], "verbs": ["list"]}]);
     explained.grant(classes, reader()).await?;
@@ -309,7 +306,7 @@ async fn a_right_that_is_missing_is_named() -> Result<()> {
         ],
     )?;
 
-    // With the keyring in a file, nobody needs the right to the Secret.
+    // With the keyring in a file, the Secret is not needed.
     let secret = explained.site.namespace.get("v1/Secret", KEYRING).await?;
     let text = secret["data"]["keyring.json"].as_str().context("no keyring")?;
     let bytes = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, text)?;

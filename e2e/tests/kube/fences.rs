@@ -79,10 +79,9 @@ async fn a_reused_address_does_not_bring_its_sessions() -> Result<()> {
     Ok(())
 }
 
-/// How often the other namespace gives the addresses another owner.
 const CLAIMS: u64 = 5;
 
-/// A Service without a selector, whose endpoints are the addresses of somebody else's pods under an invented uid.
+/// A Service without a selector, whose endpoints are another namespace's pods under an invented uid.
 async fn claim(namespace: &Namespace, site: &KeyringSite, uid: &str) -> Result<()> {
     let endpoint = |pod: &limpet_e2e::kube::Pod| {
         json!({
@@ -113,7 +112,6 @@ async fn an_invented_owner_ends_no_session_elsewhere() -> Result<()> {
         "spec": {"ports": [{"name": "http", "port": 80, "targetPort": POD_PORT}]},
     });
     other.apply_object(&service).await?;
-    // A Gateway of the same class, and a route to the Service.
     other
         .apply(&site_objects(&other).replace(other.name(), site.namespace.name()))
         .await?;
@@ -139,7 +137,7 @@ async fn an_invented_owner_ends_no_session_elsewhere() -> Result<()> {
             .await?;
         let list: Vec<Value> = serde_json::from_str(fences["data"]["fences.json"].as_str().context("no list")?)?;
         ensure!(list.iter().all(|fence| fence["namespace"] == other.name()), "{list:?}");
-        // The endpoints are the same: nothing of it waits.
+        // The endpoints are the same: nothing waits.
         let clusters = site.envoy.admin().text("/clusters").await?;
         for pod in &site.pods {
             ensure!(

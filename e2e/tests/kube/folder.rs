@@ -1,12 +1,11 @@
-//! `limpet render --xds` writes a folder that an Envoy discovers its configuration from. This needs no cluster, but an
-//! Envoy that reads unchanged files.
+//! `limpet render --xds` writes a folder from which an Envoy discovers its configuration. This needs an Envoy that
+//! reads unchanged files, but no cluster.
 
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::kube::Proxy;
 use limpet_e2e::{Backend, Build, Visitor, poll, tools};
 use serde_json::json;
 
-/// A Gateway, a route and a policy, and a Service with these backends.
 fn site_objects(port: u16, backends: &[Backend]) -> String {
     let slice = |(number, backend): (usize, &Backend)| {
         let address = backend.address();
@@ -55,7 +54,6 @@ spec: {{targetRefs: [{{group: '', kind: Service, name: v1}}], sessionPersistence
     )
 }
 
-/// Envoy discovers everything from the folder, and sees changes.
 #[tokio::test]
 async fn an_envoy_runs_from_a_folder_and_sees_it_change() -> Result<()> {
     let folder = tempfile::tempdir()?;

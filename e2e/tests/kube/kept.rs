@@ -11,7 +11,7 @@ use crate::keyring::{KEK, KEYRING, KeyringSite};
 
 const FENCES: &str = "limpet-fences";
 
-/// Waits for a warning about a core object whose note contains these words. Returns the note.
+/// Waits for a warning about a core object. Returns its note.
 pub(crate) async fn until_event(
     namespace: &Namespace,
     kind: &str,
@@ -24,7 +24,6 @@ pub(crate) async fn until_event(
     Ok(event["note"].as_str().context("no note")?.to_owned())
 }
 
-/// Waits for an Event on a core object whose note contains these words.
 pub(crate) async fn event(namespace: &Namespace, kind: &str, name: &str, reason: &str, words: &str) -> Result<Value> {
     let mut seen = Vec::new();
     let told = async || {
@@ -42,7 +41,7 @@ pub(crate) async fn event(namespace: &Namespace, kind: &str, name: &str, reason:
     Ok(event)
 }
 
-/// Checks that new sessions begin and this one continues.
+/// New sessions begin, and this one continues.
 async fn sessions_go_on(site: &KeyringSite, visitor: &mut Visitor, backend: &str) -> Result<()> {
     for _ in 0..4 {
         assert_eq!(visitor.get("/").await?.backend(), Some(backend));
@@ -51,7 +50,7 @@ async fn sessions_go_on(site: &KeyringSite, visitor: &mut Visitor, backend: &str
     Ok(())
 }
 
-/// Waits until the controller says that it is not ready, and why.
+/// Waits until the controller says why it is not ready.
 async fn until_waiting(controller: &Controller, words: &str) -> Result<()> {
     let mut last = None;
     let waiting = async || {
@@ -100,7 +99,7 @@ async fn a_bad_key_encryption_key_is_an_event_and_sessions_go_on() -> Result<()>
 async fn unreadable_fences_are_an_event_and_the_last_good_ones_stay() -> Result<()> {
     let mut site = KeyringSite::start_with("unfenced", "1h", "1h").await?;
     let (mut visitor, backend) = site.session().await?;
-    // An unused address, with a fence for a time in an hour, so that the fence does not expire during the test.
+    // An unused address, with a fence in an hour, which does not expire during the test.
     let address = std::net::SocketAddr::new(site.namespace.next_address()?, 8080);
     let later = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)?

@@ -1,4 +1,4 @@
-//! The keyring that the controller keeps: it is created, rotated, and left alone if somebody broke it.
+//! The keyring that the controller keeps: it is created, rotated, and left unchanged if it is broken.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,9 +16,9 @@ use crate::site::{condition, site_objects};
 const WEB: &[(&str, &str)] = &[("app", "web")];
 pub(crate) const KEYRING: &str = "limpet-keyring";
 pub(crate) const KEK: &str = "limpet-key-encryption-key";
-/// The kind of the object that the leader has.
+/// The kind of the leader's object.
 const LEADER: &str = "coordination.k8s.io/v1/Lease";
-/// The idle bound of sessions: a rotation waits until no token of the old key can be alive.
+/// A rotation waits until no token of the old key can be alive.
 pub(crate) const SHORT_IDLE: &str = "2s";
 
 /// Two pods with sessions in the cookie `session`, a controller that keeps the keyring, and an Envoy.
@@ -30,17 +30,17 @@ pub(crate) struct KeyringSite {
 }
 
 impl KeyringSite {
-    /// Starts everything. A phase of a rotation lasts at least `phase_time`.
+    /// A phase of a rotation lasts at least `phase_time`.
     pub(crate) async fn start(prefix: &str, phase_time: &str) -> Result<Self> {
         Self::start_with(prefix, phase_time, SHORT_IDLE).await
     }
 
-    /// Starts everything. Sessions end after the idle time `max_idle`, which a slow test must not reach.
+    /// A slow test must not reach `max_idle`.
     pub(crate) async fn start_with(prefix: &str, phase_time: &str, max_idle: &str) -> Result<Self> {
         Self::start_at(prefix, phase_time, max_idle, [0, 0]).await
     }
 
-    /// Starts everything. The clocks of the controller and of Envoy are off by so many seconds.
+    /// The clocks of the controller and of Envoy are off by so many seconds.
     pub(crate) async fn start_at(prefix: &str, phase_time: &str, max_idle: &str, clocks: [i64; 2]) -> Result<Self> {
         let cluster = Cluster::shared(Release::V1_2_1).await?;
         let namespace = cluster.namespace(prefix).await?;
@@ -84,7 +84,6 @@ spec:
         Ok(site)
     }
 
-    /// A client with a session, and its pod.
     pub(crate) async fn session(&self) -> Result<(Visitor, String)> {
         let mut visitor = Visitor::of(self.controller.address(8080));
         let answer = visitor.get("/").await?;
@@ -93,7 +92,6 @@ spec:
         Ok((visitor, backend))
     }
 
-    /// The keys in the Secret and their states.
     pub(crate) async fn keys(&self) -> Result<Vec<(u64, String)>> {
         keys(&self.namespace.get("v1/Secret", KEYRING).await?)
     }
@@ -114,7 +112,7 @@ spec:
         let filter = Build::tested()?.discovered_name();
         let name = format!("extension_config_discovery.http_filter.{filter}.config_reload");
         let mut last = self.envoy.admin().stat(&name).await?;
-        // Envoy counts a reload once all workers have it, and that is after the dump has it.
+        // Envoy counts a reload once all workers have it, after its dump.
         for _ in 0..20 {
             tokio::time::sleep(Duration::from_millis(300)).await;
             let now = self.envoy.admin().stat(&name).await?;
@@ -127,7 +125,6 @@ spec:
     }
 }
 
-/// Waits until the Secret has these keys in these states.
 pub(crate) async fn until_keys(namespace: &Namespace, expected: &[(u64, &str)]) -> Result<()> {
     let what = format!("the keys {expected:?}");
     let expected: Vec<_> = expected.iter().map(|(id, state)| (*id, (*state).to_owned())).collect();
@@ -135,13 +132,11 @@ pub(crate) async fn until_keys(namespace: &Namespace, expected: &[(u64, &str)]) 
     poll::until(&what, async || (found().await? == expected).then_some(())).await
 }
 
-/// Asks for a rotation.
 pub(crate) async fn request_rotation(namespace: &Namespace, value: &str) -> Result<()> {
     let change = json!({"metadata": {"annotations": {"limpet.dev/rotate": value}}});
     namespace.merge("v1/Secret", KEYRING, &change).await.map(drop)
 }
 
-/// A controller that keeps the keyring.
 pub(crate) async fn replica(
     cluster: &Cluster,
     namespace: &Namespace,
@@ -163,7 +158,7 @@ async fn prepared(cluster: &Cluster, namespace: &Namespace, phase_time: &str, ma
     .await
 }
 
-/// An Envoy whose clock is off by so many seconds.
+/// Its clock is off by so many seconds.
 pub(crate) async fn envoy_at(controller: &Controller, namespace: &Namespace, node: &str, clock: i64) -> Result<Proxy> {
     let key = key_encryption_key(namespace).await?;
     let clock = if clock == 0 {
@@ -178,7 +173,7 @@ pub(crate) async fn envoy_at(controller: &Controller, namespace: &Namespace, nod
     Ok(envoy)
 }
 
-/// The value of `LIMPET_KEK_1`, which Envoy's Deployment gets with `envFrom`.
+/// `LIMPET_KEK_1`, which Envoy's Deployment gets with `envFrom`.
 pub(crate) async fn key_encryption_key(namespace: &Namespace) -> Result<String> {
     let data = namespace.get("v1/Secret", KEK).await?["data"].clone();
     let text = data["LIMPET_KEK_1"].as_str().context("no key-encryption key")?;
@@ -193,20 +188,19 @@ fn keys(secret: &Value) -> Result<Vec<(u64, String)>> {
     keys.map(|found| key(found).context("not a key")).collect()
 }
 
-/// The id of the key that a token was made with.
 pub(crate) fn key_of(token: &str) -> Result<u64> {
     let bytes = URL_SAFE_NO_PAD.decode(token)?;
     Ok(u64::from(*bytes.get(1).context("too short")?))
 }
 
-/// Waits until each client's token was made with this key.
+/// Waits until each client's token has this key.
 pub(crate) async fn until_signed_with(crowd: &Crowd, key: u64) -> Result<()> {
     let what = format!("every token to be made with key {key}");
     let is_made_with_it = |token: &str| key_of(token).is_ok_and(|found| found == key);
     crowd.until_tokens(&what, is_made_with_it).await
 }
 
-/// Each client's token gets made with this key, no request fails, and no session moves.
+/// Each client's token gets this key, no request fails, and no session moves.
 async fn assert_stays_and_gets_key(crowd: Crowd, key: u64) -> Result<()> {
     until_signed_with(&crowd, key).await?;
     crowd.rounds(3).await?;
@@ -349,11 +343,11 @@ async fn a_broken_keyring_is_reported_and_sessions_go_on() -> Result<()> {
     assert_eq!(site.reloads().await?, before);
     ensure!(!site.controller.log()?.contains(&secret), "the log has the key");
     put(&good).await?;
-    // Now the controller does what the annotation asks for.
+    // Now the annotation counts.
     site.until_keys(&[(1, "signing"), (2, "verifying")]).await
 }
 
-/// A policy with this `absoluteTimeout`, of a tenant of its own.
+/// A policy with this `absoluteTimeout`, of another tenant.
 async fn other_policy(site: &KeyringSite, timeout: &str) -> Result<Value> {
     site.namespace.service("long", WEB).await?;
     let policy = format!(

@@ -1,5 +1,5 @@
-//! Requests on connections that were made for another HTTPS listener: a client may use one connection for all names of
-//! its certificate. The cases of the Gateway API's conformance test `HTTPRouteHTTPSListenerDetectMisdirectedRequests`.
+//! Requests on connections for another HTTPS listener: a client may use one for all names of its certificate. The cases
+//! of the Gateway API's conformance test `HTTPRouteHTTPSListenerDetectMisdirectedRequests`.
 
 use anyhow::{Context, Result};
 use hyper::Method;
@@ -11,14 +11,13 @@ use crate::certificates::Authority;
 use crate::site::condition;
 
 const PORT: u16 = 8443;
-/// The listeners of one port, and their hostnames.
 const LISTENERS: [(&str, Option<&str>); 4] = [
     ("any", None),
     ("second", Some("second-example.org")),
     ("wildcard", Some("*.wildcard.org")),
     ("fourth", Some("fourth-example.wildcard.org")),
 ];
-/// The name that the connection is for, the host of the request, and the listener whose route answers, or the status.
+/// The connection's name, the request's host, and the listener whose route answers, or the status.
 const CASES: [(&str, &str, Result<&str, u16>); 20] = [
     ("example.org", "example.org", Ok("any")),
     ("example.org", "second-example.org", Err(421)),
@@ -54,7 +53,7 @@ const CASES: [(&str, &str, Result<&str, u16>); 20] = [
     ("unknown-example.org", "unknown-example.org", Err(404)),
 ];
 
-/// A Gateway with the listeners, and for each of them a pod, a Service, and a route for requests of all kinds.
+/// For each listener a pod, a Service, and a route for requests of all kinds.
 async fn site(namespace: &Namespace) -> Result<Vec<limpet_e2e::kube::Pod>> {
     let tls = json!({"certificateRefs": [{"name": "all"}]});
     let listener = |(name, hostname): (&str, Option<&str>)| {
@@ -96,7 +95,6 @@ async fn site(namespace: &Namespace) -> Result<Vec<limpet_e2e::kube::Pod>> {
     Ok(pods)
 }
 
-/// The certificate of all listeners.
 async fn certificate(namespace: &Namespace) -> Result<Authority> {
     let authority = Authority::new("all")?;
     let names = [
@@ -111,7 +109,6 @@ async fn certificate(namespace: &Namespace) -> Result<Authority> {
     Ok(authority)
 }
 
-/// The listener whose backend answered, or the status.
 fn outcome(answer: &Answer) -> Result<&str, u16> {
     answer.backend().ok_or(answer.status)
 }
@@ -134,7 +131,6 @@ async fn a_request_for_another_listeners_host_is_misdirected() -> Result<()> {
         let tls = Tls::new(&authority.certificate, name)?;
         Connection::open_tls(address, &tls, http2).await
     };
-    // All backends are there.
     for name in [
         "example.org",
         "second-example.org",

@@ -29,7 +29,6 @@ pub(crate) fn mount(folder: &Path, version: &str, files: &[(&str, &str)]) -> Res
     Ok(())
 }
 
-/// The text of a Secret's fields.
 pub(crate) fn texts(secret: &Value) -> Result<Vec<(String, String)>> {
     let data = secret["data"].as_object().context("a Secret without data")?;
     let text = |(name, value): (&String, &Value)| -> Result<(String, String)> {
@@ -39,14 +38,14 @@ pub(crate) fn texts(secret: &Value) -> Result<Vec<(String, String)>> {
     data.iter().map(text).collect()
 }
 
-/// Keeps a folder as a Secret is, until it is dropped. While there is no Secret, the folder stays as it is.
+/// A folder with a Secret's content, until dropped. Without the Secret, it stays unchanged.
 pub(crate) struct Mounted {
     folder: PathBuf,
     task: JoinHandle<()>,
 }
 
 impl Mounted {
-    /// Waits until the Secret is there.
+    /// Waits until the Secret exists.
     pub(crate) async fn new(client: &Client, secret: &str, folder: &Path) -> Result<Self> {
         let what = format!("the Secret {secret}");
         let first = poll::until(&what, async || client.find("v1/Secret", secret).await.ok().flatten());
@@ -63,7 +62,7 @@ impl Mounted {
                 else {
                     continue;
                 };
-                // What cannot be written is tried again.
+                // Failed writes are repeated.
                 if put(&into, version, &found).is_ok() {
                     last = found;
                 }

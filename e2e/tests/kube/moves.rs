@@ -1,4 +1,4 @@
-//! Sessions that their application moves, by the names of pods.
+//! Applications move their sessions by the names of pods.
 
 use std::time::Duration;
 
@@ -15,7 +15,6 @@ const MOVE: &str = "x-move";
 /// Longer than the controller gathers changes of hosts.
 const GATHERED: Duration = Duration::from_millis(1500);
 
-/// Lets the application move the sessions of the Service `web`.
 async fn let_move(site: &KeyringSite) -> Result<()> {
     let annotation = json!({"session.limpet.dev/move": "{header: X-Move}"});
     let change = json!({"metadata": {"annotations": annotation}});
@@ -23,7 +22,6 @@ async fn let_move(site: &KeyringSite) -> Result<()> {
     site.namespace.merge(policy, "web", &change).await.map(drop)
 }
 
-/// A request to which the backend answers that the session moves there.
 async fn moving(site: &KeyringSite, visitor: &mut Visitor, to: &str) -> Result<Answer> {
     let request = Request::get(site.controller.address(8080), "/").answered_with(MOVE, to);
     let answer = visitor.send(request).await?;
@@ -31,13 +29,11 @@ async fn moving(site: &KeyringSite, visitor: &mut Visitor, to: &str) -> Result<A
     Ok(answer)
 }
 
-/// Counters of the policy, whatever its name is.
 async fn counted(site: &KeyringSite, word: &str) -> Result<u64> {
     let stats = site.envoy.admin().stats(&format!("limpet.*[.]{word}$")).await?;
     Ok(stats.values().sum())
 }
 
-/// Waits until a session can be moved there, and is.
 async fn until_moved(site: &KeyringSite, to: &str) -> Result<Visitor> {
     poll::until(&format!("a session that moves to {to}"), async || {
         let (mut visitor, _) = site.session().await.ok()?;
@@ -73,7 +69,7 @@ async fn an_application_names_a_pod() -> Result<()> {
     moving(&site, &mut visitor, &address).await?;
     assert_eq!(visitor.get("/").await?.backend(), Some("b"));
 
-    // A pod of another Service, one that is not there, and an address of nobody.
+    // A pod of another Service, a missing one, and an unused address.
     let other = site.namespace.pod("other", &[("app", "other")]).await?;
     site.namespace.service("other", &[("app", "other")]).await?;
     let nobody = format!("10.66.200.200:{POD_PORT}");
@@ -81,7 +77,6 @@ async fn an_application_names_a_pod() -> Result<()> {
         refused(&site, &mut visitor, to).await?;
     }
 
-    // Pods come and go.
     let _c = site.namespace.pod("c", WEB).await?;
     until_moved(&site, "c").await?;
     let gone = site.pods.remove(0);

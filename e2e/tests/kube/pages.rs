@@ -1,5 +1,4 @@
-//! The objects that pages for users show: the API server takes them, strict about fields, with the kinds of Istio and
-//! Envoy Gateway as well.
+//! The API server takes the objects of users' pages, strict about fields, also Istio's and Envoy Gateway's kinds.
 
 use std::fs;
 
@@ -10,7 +9,6 @@ use serde_json::{Value, json};
 
 use crate::clusters;
 
-/// The objects of a block; none where it has something else.
 fn objects(text: &str) -> Result<Vec<Value>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
     let is_object = |document: &Value| !document["apiVersion"].is_null() && !document["kind"].is_null();

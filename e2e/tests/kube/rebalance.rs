@@ -1,4 +1,4 @@
-//! Gentle rebalancing: a pod that comes later gets sessions that were unused for a while, and nobody else's.
+//! Gentle rebalancing: a new pod gets only sessions that were unused for a while.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,21 +12,20 @@ use crate::sessions::site;
 
 const BUSY: usize = 40;
 const IDLE: usize = 160;
-/// Those that idle are there once in so many rounds, the others in each.
+/// Idle clients come once in so many rounds, the others in each.
 const ROUNDS: usize = 12;
 const ROUND: Duration = Duration::from_millis(500);
-/// How long sessions live without a request. So long the controller watches before it lets any go.
+/// Sessions live so long without a request, and the controller watches so long before it moves any.
 const MAX_IDLE: &str = "30s";
 
 struct Client {
     visitor: Visitor,
     home: String,
-    /// When it was there last.
     at: Instant,
 }
 
 impl Client {
-    /// A request. Returns whether another pod answered than before.
+    /// Returns whether another pod answered than before.
     async fn visit(&mut self) -> Result<bool> {
         let answer = self.visitor.get("/").await?;
         ensure!(answer.status == 200, "{answer:?}");
@@ -38,7 +37,7 @@ impl Client {
     }
 }
 
-/// How many sessions have begun anew, as the controller says.
+/// The controller's count of moved sessions.
 async fn rebalanced(controller: &Controller) -> Result<u64> {
     let answer = controller.page("/sessions").await?;
     let sessions: Value = serde_json::from_slice(&answer.body)?;
@@ -97,7 +96,7 @@ async fn a_new_pod_gets_sessions_that_were_unused_and_no_others() -> Result<()> 
         let began = Instant::now();
         for (number, client) in clients.iter_mut().enumerate() {
             if number < BUSY {
-                // On a busy machine, a round may last longer than the time after which a session is unused.
+                // On a busy machine, a round may outlast the time after which a session is unused.
                 let unused = client.at.elapsed();
                 ensure!(
                     !client.visit().await? || unused >= 2 * ROUND,
@@ -119,7 +118,7 @@ async fn a_new_pod_gets_sessions_that_were_unused_and_no_others() -> Result<()> 
         );
         tokio::time::sleep(ROUND.saturating_sub(began.elapsed())).await;
     }
-    // Besides these there are those of tries above, until their idle bound is over.
+    // Earlier tries count until their idle bound is over.
     let all = BUSY + IDLE;
     assert!(busiest(&moves) <= all * 3 / 20, "{} in a minute", busiest(&moves));
     let homes = clients.iter().fold(BTreeMap::new(), |mut homes, client| {

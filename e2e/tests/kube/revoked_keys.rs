@@ -58,7 +58,6 @@ async fn an_annotation_revokes_a_key_in_every_envoy() -> Result<()> {
         ensure!(line.contains("after="), "{line}");
     }
 
-    // A client that comes back begins a new session, under the key that signs now.
     until_signed_with(&crowd, 2).await?;
     visitor.get("/").await?;
     assert_eq!(key_of(visitor.cookie("limpet-session").context("no session")?)?, 2);
@@ -73,14 +72,14 @@ async fn an_annotation_revokes_a_key_in_every_envoy() -> Result<()> {
     let after = site.namespace.get("v1/Secret", KEYRING).await?["data"]["keyring.json"].clone();
     assert_ne!(before, after);
 
-    // What it does not know is told, and nothing is revoked.
+    // An unknown key is reported, and nothing is revoked.
     revoke(&site, "2,7").await?;
     let words =
         "expected ids of keys of the keyring (1, 2), with commas between them, found \"2,7\": nothing is revoked";
     until_event(&site.namespace, "Secret", KEYRING, "Invalid", words).await?;
     site.until_keys(&[(1, "revoked"), (2, "signing")]).await?;
 
-    // Nor is a misspelt name heeded in silence.
+    // So is a misspelt name.
     let misspelt = json!({"metadata": {"annotations": {"limpet.dev/revok": "2"}}});
     site.namespace.merge("v1/Secret", KEYRING, &misspelt).await?;
     let words = "metadata.annotations[limpet.dev/revok]: expected no annotation of this name, but limpet.dev/revoke,";

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::keyring::{KeyringSite, key_encryption_key, replica};
 
-/// An `HTTPRoute` of three rules without a name. The second one has these paths.
+/// Three rules without a name. The second one has these paths.
 async fn route(namespace: &Namespace, paths: &[&str]) -> Result<()> {
     let rule = |paths: &[&str]| {
         let matches: Vec<Value> = paths.iter().map(|path| json!({"path": {"value": path}})).collect();
@@ -34,14 +34,12 @@ async fn until_answered(addresses: &[SocketAddr], path: &str, status: u16) -> Re
     Ok(())
 }
 
-/// A session: its cookie and its backend.
 async fn session(address: SocketAddr, path: &str) -> Result<(String, String)> {
     let answer = Request::get(address, path).send().await?;
     let cookie = answer.set_cookies().pop().context("no cookie")?;
     Ok((cookie.pair(), answer.backend().context("no backend")?.to_owned()))
 }
 
-/// How many of these sessions have moved at any of the Envoys.
 async fn moved(addresses: &[SocketAddr], path: &str, sessions: &[(String, String)]) -> Result<usize> {
     let mut moved = 0;
     for (cookie, backend) in sessions {
@@ -56,7 +54,6 @@ async fn moved(addresses: &[SocketAddr], path: &str, sessions: &[(String, String
     Ok(moved)
 }
 
-/// A controller of the same namespace, and its Envoy.
 async fn follower(namespace: &Namespace, node: &str) -> Result<(Controller, Proxy)> {
     let controller = replica(Cluster::shared(Release::V1_2_1).await?, namespace, "1m", "1h").await?;
     let key = key_encryption_key(namespace).await?;
@@ -72,7 +69,7 @@ async fn a_rule_with_one_match_more_keeps_its_sessions() -> Result<()> {
     let mut three = follower(&site.namespace, "three").await?;
     let addresses = [&site.controller, &two.0, &three.0].map(|controller| controller.address(8080));
     route(&site.namespace, &["/cart"]).await?;
-    // The route of before led all paths to the Service.
+    // The former route led all paths to the Service.
     until_answered(&addresses, "/other", 404).await?;
     let mut sessions = Vec::new();
     for number in 0..12 {
@@ -94,7 +91,7 @@ async fn a_rule_with_one_match_more_keeps_its_sessions() -> Result<()> {
     assert_eq!(moved(&addresses, "/basket", &sessions).await?, 0, "at the new path");
     assert_eq!(moved(&addresses, "/a", &[other]).await?, 0, "at the rule beside it");
 
-    // A change that nobody sees happen, and nobody who remembers it.
+    // An unobserved change, and no memory of the former rules.
     let controllers = [&mut site.controller, &mut two.0, &mut three.0];
     for controller in controllers {
         controller.kill();

@@ -1,4 +1,4 @@
-//! Who lives where: what Envoys count of sessions, and the controller puts together.
+//! Envoys' counts of sessions, which the controller adds up.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 
 use crate::keyring::{KeyringSite, key_encryption_key};
 
-/// The rows of `/sessions`, by pod.
 pub(crate) async fn pods(controller: &Controller) -> Result<BTreeMap<String, Value>> {
     let answer = controller.page("/sessions").await?;
     let sessions: Value = serde_json::from_slice(&answer.body)?;
@@ -21,7 +20,6 @@ pub(crate) async fn pods(controller: &Controller) -> Result<BTreeMap<String, Val
     named.collect::<Option<_>>().context("a pod without a name")
 }
 
-/// Waits until the pods have these numbers of sessions.
 async fn until_counted(controller: &Controller, expected: &BTreeMap<String, u64>) -> Result<()> {
     let mut last = BTreeMap::new();
     let counted = poll::until("the sessions of pods", async || {
@@ -37,7 +35,6 @@ async fn until_counted(controller: &Controller, expected: &BTreeMap<String, u64>
         .with_context(|| format!("expected {expected:?}, found {last:?}"))
 }
 
-/// A site with three Envoys, two of which have four workers.
 pub(crate) async fn site(name: &str, max_idle: &str) -> Result<(KeyringSite, [Proxy; 2])> {
     let site = KeyringSite::start_with(name, "1m", max_idle).await?;
     let key = key_encryption_key(&site.namespace).await?;
@@ -59,14 +56,14 @@ pub(crate) async fn site(name: &str, max_idle: &str) -> Result<(KeyringSite, [Pr
     Ok((site, more))
 }
 
-/// An Envoy reports over the connection of xDS, whatever number of workers it has.
+/// An Envoy reports over the connection of xDS, however many workers it has.
 async fn assert_one_connection(envoy: &Proxy) -> Result<()> {
     let cluster = "cluster.limpet.controller.upstream_cx_active";
     assert_eq!(envoy.admin().stat(cluster).await?, 1, "{}", envoy.log()?);
     Ok(())
 }
 
-/// Clients whose requests the Envoys get in turn, and how many of them each pod has.
+/// Clients whose requests reach the Envoys in turn, and each pod's number of them.
 async fn visitors(site: &KeyringSite, count: usize) -> Result<(Vec<Visitor>, BTreeMap<String, u64>)> {
     let mut visitors = Vec::new();
     let mut homes = BTreeMap::from([("a".to_owned(), 0), ("b".to_owned(), 0)]);
@@ -81,7 +78,7 @@ async fn visitors(site: &KeyringSite, count: usize) -> Result<(Vec<Visitor>, BTr
 #[tokio::test]
 async fn sessions_are_counted_over_all_envoys_and_forgotten() -> Result<()> {
     let (site, [two, three]) = site("counted", "10s").await?;
-    // Those that began while the site started are known, and then over.
+    // The sessions of the site's start are known, and then over.
     let known = async || {
         let rows = pods(&site.controller).await.ok()?;
         rows.values()
@@ -92,7 +89,7 @@ async fn sessions_are_counted_over_all_envoys_and_forgotten() -> Result<()> {
     let none = BTreeMap::from(["a", "b"].map(|pod| (pod.to_owned(), 0)));
     until_counted(&site.controller, &none).await?;
     let (mut visitors, homes) = visitors(&site, 60).await?;
-    // Each of them uses several Envoys, because each request has a connection of its own.
+    // Each uses several Envoys, because each request has its own connection.
     for visitor in &mut visitors {
         for _ in 0..4 {
             visitor.get("/").await?;
@@ -100,7 +97,7 @@ async fn sessions_are_counted_over_all_envoys_and_forgotten() -> Result<()> {
     }
     let last = Instant::now();
     until_counted(&site.controller, &homes).await?;
-    // Each Envoy tells of its requests when it tells.
+    // Envoys report at different times.
     poll::until("the requests of all Envoys", async || {
         let rows = pods(&site.controller).await.ok()?;
         let all = rows
@@ -124,7 +121,7 @@ async fn sessions_are_counted_over_all_envoys_and_forgotten() -> Result<()> {
     Ok(())
 }
 
-/// How many requests the controller knows of, once all Envoys have told of theirs.
+/// The controller's count, once all Envoys have reported.
 async fn requests(controller: &Controller) -> Result<u64> {
     let (mut last, mut since) = (None, Instant::now());
     for _ in 0..80 {
@@ -133,7 +130,7 @@ async fn requests(controller: &Controller) -> Result<u64> {
         if last.replace(now) != Some(now) {
             since = Instant::now();
         }
-        // Longer than any Envoy waits: five seconds for an answer and two until it is its turn, twice.
+        // Longer than any Envoy waits: five seconds for an answer and two until its turn, twice.
         if since.elapsed() > Duration::from_secs(15) {
             return Ok(now);
         }
@@ -142,7 +139,7 @@ async fn requests(controller: &Controller) -> Result<u64> {
     bail!("requests do not stop growing")
 }
 
-/// Makes the Envoys listen at these ports and at no others.
+/// Makes the Envoys listen only at these ports.
 async fn listen(site: &KeyringSite, envoys: &[&Proxy], ports: &[u16]) -> Result<()> {
     let listener = |port: &u16| json!({"name": format!("at-{port}"), "port": port, "protocol": "HTTP"});
     let listeners: Vec<Value> = ports.iter().map(listener).collect();
@@ -169,12 +166,11 @@ async fn a_changed_filter_goes_on_counting() -> Result<()> {
     let (site, [two, three]) = site("counted-on", "10m").await?;
     let envoys = [&site.envoy, &two, &three];
     let (mut visitors, _) = visitors(&site, 60).await?;
-    // Requests of those that began while the site started count, too.
+    // Requests of the site's start count, too.
     let before = requests(&site.controller).await?;
     for timeout in ["9m", "8m"] {
         let annotation = json!({"metadata": {"annotations": {"session.limpet.dev/idle-timeout": timeout}}});
         site.namespace.merge("BackendLBPolicy", "web", &annotation).await?;
-        // While the filter changes, and then.
         for visitor in &mut visitors {
             visitor.get("/").await?;
         }

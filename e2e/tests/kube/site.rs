@@ -8,7 +8,6 @@ pub(crate) fn site_objects(namespace: &Namespace) -> String {
     gateway_and_route(namespace, "web")
 }
 
-/// The same for a Gateway and a route of this name.
 pub(crate) fn gateway_and_route(namespace: &Namespace, name: &str) -> String {
     let class = namespace.name();
     format!(
@@ -34,7 +33,6 @@ spec:
     )
 }
 
-/// A condition as `status/reason`.
 pub(crate) fn condition(conditions: &Value, name: &str) -> String {
     let found = conditions
         .as_array()
@@ -47,7 +45,6 @@ pub(crate) fn condition(conditions: &Value, name: &str) -> String {
     })
 }
 
-/// A `BackendLBPolicy` for the Service `web`, with the cookie `shop`.
 pub(crate) const POLICY: &str = "
 apiVersion: gateway.networking.k8s.io/v1alpha2
 kind: BackendLBPolicy

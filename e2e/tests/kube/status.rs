@@ -1,5 +1,3 @@
-//! The statuses that the controller writes.
-
 use anyhow::{Context, Result};
 use limpet_e2e::kube::{Cluster, Controller, Namespace, Release};
 use limpet_e2e::poll;
@@ -120,7 +118,7 @@ spec: {{parentRefs: [{{name: web}}], hostnames: [{name}.example], rules: [{rules
     Ok(())
 }
 
-/// A policy that no route reaches has no ancestor, and a route to a missing Gateway has no parent.
+/// A policy that no route reaches has no ancestor, and a route to a missing Gateway no parent.
 #[tokio::test]
 async fn what_has_no_place_in_a_status_is_an_event() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;
@@ -179,7 +177,7 @@ spec: {parentRefs: [{name: wbe}], rules: [{backendRefs: [{name: web, port: 80}]}
         Some(())
     };
     poll::until("the Events", told).await?;
-    // Once each, whatever changes and whoever starts.
+    // Once each, despite changes and restarts.
     namespace.delete("Service", "other").await?;
     let changed = async || (events(&namespace, "unused", "TargetNotFound").await.ok()? > 0).then_some(());
     poll::until("the Event about the change", changed).await?;
@@ -203,14 +201,13 @@ spec: {parentRefs: [{name: wbe}], rules: [{backendRefs: [{name: web, port: 80}]}
     Ok(())
 }
 
-/// How many Events there are about an object, for this reason.
 async fn events(namespace: &Namespace, name: &str, reason: &str) -> Result<usize> {
     let events = namespace.list("events.k8s.io/v1/Event", "").await?;
     let is = |event: &&Value| event["regarding"]["name"] == name && event["reason"] == reason;
     Ok(events.iter().filter(is).count())
 }
 
-/// A policy with a target that does not exist is told about, though its other target has sessions.
+/// A missing target is reported, although the policy's other target has sessions.
 #[tokio::test]
 async fn a_target_that_comes_and_goes_is_told_each_time() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_6_1).await?;

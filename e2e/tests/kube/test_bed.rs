@@ -181,7 +181,7 @@ async fn an_api_server_comes_back_with_its_data() -> Result<()> {
     assert_eq!(service["spec"]["selector"], json!({"app": "web"}));
     let refusal = refused(namespace.as_user(account).get("Service", "web").await)?;
     assert_eq!(refusal.code, 403, "known, but without rights: {refusal}");
-    // A watch from a version that the API server has forgotten gets an error.
+    // A watch from a forgotten version gets an error.
     let version = routes["metadata"]["resourceVersion"].as_str().context("no version")?;
     let watch = format!("{ROUTES}?watch=1&timeoutSeconds=1&resourceVersion={version}");
     let event = namespace.call(Method::GET, &watch, "", None).await?;
@@ -328,7 +328,7 @@ async fn a_stock_envoy_reaches_the_pods() -> Result<()> {
     Ok(())
 }
 
-/// The end of its parent reaches it as SIGTERM: `setpriv` and the Makefile see to that.
+/// Its parent's end reaches it as SIGTERM: `setpriv` and the Makefile see to that.
 #[tokio::test]
 async fn a_network_namespace_outlives_a_signal() -> Result<()> {
     for signal in ["-INT", "-TERM", "-HUP"] {

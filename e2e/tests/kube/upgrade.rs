@@ -13,7 +13,6 @@ use crate::site::site_objects;
 const WEB: &[(&str, &str)] = &[("app", "web")];
 const POLICY: &str = "XBackendTrafficPolicy";
 
-/// Three pods, and a permanent session in the cookie `session`.
 struct Site<'a> {
     cluster: &'a Cluster,
     namespace: Namespace,
@@ -45,7 +44,7 @@ impl<'a> Site<'a> {
         })
     }
 
-    /// Waits until the API server leaves out what the definitions of release 1.7 do not have.
+    /// Waits until the API server drops what release 1.7 does not have.
     async fn until_upgraded(&self) -> Result<()> {
         let pruned = |object: &Value| {
             let persistence = &object["spec"]["sessionPersistence"];
@@ -55,12 +54,10 @@ impl<'a> Site<'a> {
         policy.map(drop)
     }
 
-    /// Runs `limpet migrate policies` for its namespace.
     fn migrate(&self, arguments: &[&str]) -> Result<(i32, String)> {
         migrate(self.cluster, &[&["-n", self.namespace.name()], arguments].concat())
     }
 
-    /// Sessions: the cookie and the backend of each.
     async fn sessions(&self) -> Result<Vec<(String, String)>> {
         let address = self.controller.address(8080);
         let mut sessions = Vec::new();
@@ -75,7 +72,7 @@ impl<'a> Site<'a> {
         Ok(sessions)
     }
 
-    /// Asks for some time, and checks that no session has moved and new ones are as before.
+    /// Checks for some time that no session has moved and new ones are as before.
     async fn sessions_go_on(&self, sessions: &[(String, String)]) -> Result<()> {
         let address = self.controller.address(8080);
         let begun = Instant::now();
@@ -103,7 +100,7 @@ impl<'a> Site<'a> {
         Ok(())
     }
 
-    /// Waits until the status of the policy is about what it is now, and has these words.
+    /// Waits until the policy's status is current and has these words.
     async fn until_said(&self, name: &str, words: &str) -> Result<Value> {
         let said = |object: &Value| {
             let conditions = object["status"]["ancestors"][0]["conditions"].as_array();
@@ -137,7 +134,6 @@ fn policy(service: &str, session: &str) -> Value {
     })
 }
 
-/// Runs `limpet migrate policies`.
 fn migrate(cluster: &Cluster, arguments: &[&str]) -> Result<(i32, String)> {
     let mut command = Command::new(tools::limpet()?);
     command.args(["migrate", "policies", "--kubeconfig"]);
@@ -147,7 +143,7 @@ fn migrate(cluster: &Cluster, arguments: &[&str]) -> Result<(i32, String)> {
     Ok((status.code().context("killed")?, said.concat()))
 }
 
-/// One upgrade of a cluster of its own, for sites with policies that are migrated before it and ones that are not.
+/// One upgrade of a cluster of its own, for sites with policies migrated before it or not.
 #[tokio::test]
 async fn an_upgrade_ends_no_session_of_migrated_policies_and_says_what_it_takes_from_others() -> Result<()> {
     let cluster = Cluster::start(&Release::V1_6_1.definitions()?).await?;
@@ -229,7 +225,7 @@ async fn not_migrated_before(site: &mut Site<'_>) -> Result<()> {
     };
     poll::until("the session's name to be remembered", remembered).await?;
 
-    // Another policy is written while no controller runs, so nobody can know what it was.
+    // A policy written without a running controller is unknown to it.
     site.controller.kill();
     site.namespace.service("other", WEB).await?;
     site.namespace.apply_object(&policy("other", "unseen")).await.map(drop)

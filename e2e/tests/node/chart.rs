@@ -1,4 +1,4 @@
-//! The Helm chart: what `helm` installs, changes, takes back and removes.
+//! The Helm chart: `helm` installs, upgrades, rolls back and removes it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 
 use crate::site::{Site, pods, until_rolled_out};
 
-/// The kinds of everything that the chart makes, but for definitions.
+/// All that the chart makes, but definitions.
 const KINDS: [&str; 11] = [
     "GatewayClass",
     "rbac.authorization.k8s.io/v1/ClusterRole",
@@ -34,7 +34,7 @@ const KINDS: [&str; 11] = [
     "networking.k8s.io/v1/NetworkPolicy",
 ];
 
-/// A release in a namespace of its own, which accepts only restricted pods. Its name is that of the namespace.
+/// A release in a namespace of its name, which accepts only restricted pods.
 struct Installation {
     node: &'static Node,
     name: &'static str,
@@ -62,7 +62,6 @@ impl Installation {
         })
     }
 
-    /// Runs Helm in the namespace.
     fn helm(&self, arguments: &[&str]) -> Result<String> {
         let kubeconfig = self.node.server().admin_kubeconfig()?;
         let kubeconfig = kubeconfig.to_str().context("a path")?;
@@ -83,20 +82,19 @@ impl Installation {
         format!("{}-controller", self.name)
     }
 
-    /// Waits until the controller's pods have what was installed last. Returns their names.
+    /// Waits until the controller's pods are the latest. Returns their names.
     async fn until_rolled_out(&self) -> Result<BTreeSet<String>> {
         until_rolled_out(&self.client, &self.controller()).await?;
         pods(&self.client, &self.controller()).await
     }
 
-    /// The controller's configuration.
     async fn configuration(&self) -> Result<Value> {
         let map = self.client.get("v1/ConfigMap", &self.controller()).await?;
         let text = map["data"]["controller.yaml"].as_str().context("no configuration")?;
         Ok(serde_saphyr::from_str(text)?)
     }
 
-    /// The controller has told the class that it serves it.
+    /// Waits until the controller says in the class that it serves it.
     async fn until_accepted(&self) -> Result<()> {
         let what = format!("the class {} to be accepted", self.name);
         let mut last = None;
@@ -107,7 +105,7 @@ impl Installation {
         accepted.await.with_context(|| format!("{last:?}"))
     }
 
-    /// Everything that the chart has made, as `Kind/name`.
+    /// All that the chart has made, as `Kind/name`.
     async fn objects(&self) -> Result<Vec<String>> {
         let label = format!("app.kubernetes.io/instance={}", self.name);
         let mut found = Vec::new();
@@ -128,7 +126,7 @@ impl Installation {
 const VALUES: &str = "xds.certificates=Controller";
 const NODE_PORT: &str = "config.envoy.managed.defaults.service.type=NodePort";
 
-/// Requests of a Gateway of the release, one after the other. Its only route redirects.
+/// Requests of a Gateway of the release. Its only route redirects.
 struct Traffic {
     envoys: String,
     ends: watch::Sender<bool>,
@@ -248,7 +246,7 @@ async fn changed_and_taken_back_and_removed(release: Installation) -> Result<()>
     // The role goes before the leader has ended, which so cannot release its Lease.
     let lease = "coordination.k8s.io/v1/Lease";
     release.client.until_gone(lease, &release.controller()).await?;
-    // What holds sessions, and objects of users, stays.
+    // Sessions' keys and users' objects stay.
     ensure!(release.uid("v1/Secret", &kept).await? == keyring);
     ensure!(release.uid("CustomResourceDefinition", DEFINITION).await? == definition);
 
@@ -264,7 +262,7 @@ async fn changed_and_taken_back_and_removed(release: Installation) -> Result<()>
 
 #[tokio::test]
 async fn releases_serve_their_classes_side_by_side() -> Result<()> {
-    // What is installed without Helm is there, too.
+    // An installation without Helm is there, too.
     Site::shared().await?;
     let release = Installation::prepare("limpet-b").await?;
     release.deploy("install", VALUES)?;
@@ -316,7 +314,7 @@ async fn cert_manager_may_make_the_certificates() -> Result<()> {
     release.deploy("install", VALUES)?;
     let certificate = release.client.get("Certificate", "limpet-c-xds-server").await?;
     assert_eq!(certificate["spec"]["dnsNames"][1], "limpet-c-controller.limpet-c");
-    // cert-manager itself does not run here: the test makes the Secret that it would make.
+    // In place of cert-manager, which does not run here.
     let name = certificate["spec"]["secretName"].as_str().context("no Secret")?;
     let authority = TempDir::new()?;
     let made = Command::new(tools::checkout().join("controller/deploy/certificates.sh"))
@@ -332,7 +330,7 @@ async fn cert_manager_may_make_the_certificates() -> Result<()> {
     release.helm(&["uninstall", release.name, "--wait"]).map(drop)
 }
 
-/// Defines the kinds of all files of a folder.
+/// The kinds of a folder's files.
 async fn define_all(client: &Client, folder: &Path) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let file = entry?.path();
@@ -360,7 +358,7 @@ fn port_of(pod: &Value, name: &Value) -> Result<u16> {
     Ok(number.with_context(|| format!("no port {name}"))?.try_into()?)
 }
 
-/// No network plugin of this node enforces policies. What this one permits must be all that listens, and no less.
+/// This node's network plugin enforces no policy. The chart's must permit exactly the ports that listen.
 #[tokio::test]
 async fn policy_and_monitors_name_the_ports_that_listen() -> Result<()> {
     let release = Installation::prepare("limpet-n").await?;
@@ -429,7 +427,7 @@ async fn releases_for_other_control_planes_start() -> Result<()> {
         let release = Installation::prepare(name).await?;
         release.deploy("install", values)?;
         let pods = release.until_rolled_out().await.context(values)?;
-        // What leads has the right to what it needs at once, and none of it is missing.
+        // The leader has all of its rights at once.
         let pod = pods.first().context("no pod")?;
         let pod = release.client.get("v1/Pod", pod).await?;
         let restarts = &pod["status"]["containerStatuses"][0]["restartCount"];
@@ -446,7 +444,7 @@ async fn releases_for_other_control_planes_start() -> Result<()> {
     Ok(())
 }
 
-/// The other value of `envoy.managed.namespace` is that of all other tests.
+/// All other tests have the other value of `envoy.managed.namespace`.
 #[tokio::test]
 async fn envoys_run_in_the_namespace_of_their_gateway() -> Result<()> {
     let release = Installation::prepare("limpet-e").await?;

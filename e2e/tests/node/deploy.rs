@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::site::Site;
 
-/// They are ready, because the site is. An Envoy has its configuration over mutual TLS from either replica.
+/// They are ready, because the site is. Each has its configuration over mutual TLS from either replica.
 #[tokio::test]
 async fn the_deployed_envoys_serve_their_gateway() -> Result<()> {
     let site = Site::shared().await?;
@@ -29,7 +29,7 @@ async fn a_session_through_the_envoy_service_keeps_its_pod() -> Result<()> {
             let first = visitor.get(path).await?;
             let pod = first.backend().context("no pod")?.to_owned();
             let token = first.header("x-session").map(str::to_owned);
-            // Each request has a connection of its own, which kube-proxy leads to any of the Envoys.
+            // kube-proxy leads each connection to any Envoy.
             for _ in 0..10 {
                 let mut request = limpet_e2e::Request::get(site.envoys(), path);
                 if let Some(token) = &token {

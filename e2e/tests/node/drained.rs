@@ -1,5 +1,4 @@
-//! Pods that wait for their last session in a preStop hook, and the commands that drain one pod through the API server,
-//! as docs/how-to/rollouts.md has them.
+//! Pods that wait for their last session in a preStop hook, and `limpet drain POD`, as in docs/how-to/rollouts.md.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -17,13 +16,12 @@ const PAGE: &str = "docs/how-to/rollouts.md";
 const CONTROLLER: &str = "limpet-controller";
 const DEPLOYMENT: &str = "apps/v1/Deployment";
 
-/// How long the application takes itself when it is told to end.
+/// The application's own time to end.
 const FAREWELL: Duration = Duration::from_secs(15);
-/// What reports, the hook and the kubelet may add to an idle bound: far less than the timeout of the hook, which waits
-/// until nothing has been left for 15 seconds.
+/// What reports, the hook and the kubelet may add to an idle bound: far less than the hook's timeout. The hook waits
+/// until there was nothing for 15 seconds.
 const SOON: Duration = Duration::from_secs(35);
 
-/// The block of the page that has these words.
 fn block(words: &str) -> Result<Value> {
     let page = Page::parse(&fs::read_to_string(tools::checkout().join(PAGE))?);
     let block = page.blocks.into_iter().find(|block| block.text.contains(words));
@@ -32,7 +30,7 @@ fn block(words: &str) -> Result<Value> {
     )?)
 }
 
-/// An application of two pods with the page's hook, and its sessions. It has its name's path.
+/// An application of two pods with the page's hook and sessions, at the path of its name.
 struct Shop {
     site: &'static Site,
     client: Client,
@@ -105,7 +103,6 @@ impl Shop {
         Ok(answer)
     }
 
-    /// A client with a session at this pod.
     async fn visitor_of(&self, pod: &str) -> Result<Visitor> {
         poll::until(&format!("a session at {pod}"), async || {
             let mut visitor = self.site.visitor();
@@ -116,7 +113,7 @@ impl Shop {
         .await
     }
 
-    /// Uses a session for this long: each request reaches its pod. Returns when the last one was sent.
+    /// Uses a session for this time: each request must reach its pod. Returns when the last one was sent.
     async fn stay(&self, visitor: &mut Visitor, pod: &str, time: Duration) -> Result<Instant> {
         let begun = Instant::now();
         loop {
@@ -135,7 +132,7 @@ impl Shop {
         Ok(Instant::now())
     }
 
-    /// Checks that a pod is there, and whether it is about to end.
+    /// Whether an existing pod is about to end.
     async fn ends(&self, pod: &str) -> Result<bool> {
         let object = self.client.find("v1/Pod", pod).await?;
         let object = object.with_context(|| format!("{pod} is gone"))?;
@@ -147,7 +144,7 @@ impl Shop {
         poll::until_within(Duration::from_secs(180), &format!("the end of {pod}"), gone).await
     }
 
-    /// Waits until a pod is gone, and checks that its hook held it from `since` for this long and little longer.
+    /// Waits until a pod is gone. Its hook must have held it from `since` for this long and little longer.
     async fn held(&self, pod: &str, since: Instant, time: Duration) -> Result<()> {
         self.until_gone(pod).await?;
         let took = since.elapsed();
@@ -160,7 +157,7 @@ impl Shop {
         Ok(())
     }
 
-    /// What an Event says of a preStop hook of this pod that failed.
+    /// An Event's message about a failed preStop hook of this pod.
     async fn complaint(&self, pod: &str) -> Result<Option<String>> {
         let events = self.client.list("v1/Event", "").await?;
         let failed = |event: &&Value| event["reason"] == "FailedPreStopHook" && event["involvedObject"]["name"] == pod;
@@ -169,7 +166,6 @@ impl Shop {
     }
 }
 
-/// The two pods of a shop.
 async fn two(shop: &Shop) -> Result<[String; 2]> {
     let pods: Vec<_> = pods(&shop.client, shop.name).await?.into_iter().collect();
     pods.try_into().map_err(|pods| anyhow::anyhow!("not two: {pods:?}"))
@@ -186,10 +182,10 @@ async fn a_hook_holds_a_pod_until_its_last_session_is_over() -> Result<()> {
         let newcomer = shop.visit(&mut shop.site.visitor()).await?;
         ensure!(newcomer.backend() != Some(&used), "a session began at a pod that ends");
     }
-    // Far longer than the idle bound, and what the hook waits.
+    // Far longer than the idle bound and the hook's wait.
     shop.stay(&mut visitor, &used, shop.idle + Duration::from_secs(7))
         .await?;
-    // Nobody lives here any more, so it goes first, although it was told to end later.
+    // It has no sessions, so it goes first, although it was deleted later.
     let deleted = shop.delete(&other).await?;
     let last = tokio::select! {
         held = shop.held(&other, deleted, Duration::ZERO) => held.map(|()| Instant::now())?,
@@ -210,7 +206,7 @@ async fn a_hook_holds_a_pod_until_its_last_session_is_over() -> Result<()> {
 async fn a_hook_that_reaches_no_controller_ends_in_time() -> Result<()> {
     tokio::try_join!(
         held_without_controller("no-name", "limpet-controller.nowhere:18080"),
-        // An address of the network for documentation.
+        // An address for documentation.
         held_without_controller("no-answer", "192.0.2.1:18080"),
         held_without_controller("no-listener", "127.0.0.1:18080"),
     )?;
@@ -235,7 +231,7 @@ async fn held_without_controller(name: &'static str, address: &str) -> Result<()
     shop.close().await
 }
 
-/// Controllers that have just started know of no session until Envoys tell them again.
+/// New controllers know no session until Envoys report.
 #[tokio::test]
 async fn a_hook_outlasts_all_controllers() -> Result<()> {
     let shop = Shop::open("outlasts", Duration::from_secs(40)).await?;
@@ -261,7 +257,7 @@ async fn a_hook_outlasts_all_controllers() -> Result<()> {
     shop.close().await
 }
 
-/// A user with the rights that the page names, and their kubeconfig.
+/// A user with the rights that the page names, and a kubeconfig.
 struct Operator {
     kubeconfig: String,
 }
@@ -305,7 +301,6 @@ impl Operator {
         Ok(command.spawn()?)
     }
 
-    /// What a command prints that succeeds.
     fn said(output: &Output) -> Result<String> {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let complaints = String::from_utf8_lossy(&output.stderr);
@@ -354,7 +349,7 @@ async fn the_command_drains_a_pod_and_deletes_it() -> Result<()> {
         "{said}"
     );
     ensure!(took >= shop.idle && took < shop.idle + SOON, "it took {took:?}");
-    // It has the hook as well, which finds nobody.
+    // Its hook finds no sessions.
     shop.held(&used, Instant::now(), Duration::ZERO).await?;
     ensure!(!shop.ends(&other).await?, "{other} was deleted as well");
     shop.close().await

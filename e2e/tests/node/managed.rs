@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 
 use crate::site::{Site, routes, until_rolled_out};
 
-/// A `GatewayClass` whose Envoys the controller keeps. It and its parameters have this name.
+/// The name of a class and of its parameters. The controller keeps its Envoys.
 const CLASS: &str = "kept";
 const DEPLOYMENT: &str = "apps/v1/Deployment";
 /// The same Envoy under another name.
 const OTHER_IMAGE: &str = "limpet.dev/e2e/envoy:2";
 
-/// Applies the class with these parameters. The Services have addresses of the cluster, which has no load balancer.
+/// Applies the class with these parameters. The cluster has no load balancer, so Services have its own addresses.
 async fn class(site: &Site, mut spec: Value) -> Result<()> {
     spec["service"] = json!({"type": "ClusterIP"});
     site.system().apply_object(&parameters(CLASS, &spec)).await?;
@@ -49,7 +49,7 @@ fn parameters(name: &str, spec: &Value) -> Value {
     })
 }
 
-/// Applies a Gateway with its routes and its parameters.
+/// A Gateway with its routes and parameters.
 async fn apply(site: &Site, name: &str, spec: &Value) -> Result<()> {
     let default = site.default();
     default.apply_object(&parameters(name, spec)).await?;
@@ -92,14 +92,14 @@ fn envoys(gateway: &str) -> String {
     envoys_name(&ObjectName::new("default", gateway))
 }
 
-/// Deletes a Gateway, and waits until its Envoys are not there any more.
+/// Deletes a Gateway, and waits until its Envoys are gone.
 async fn remove(site: &Site, gateway: &str) -> Result<()> {
     site.default().delete("HTTPRoute", gateway).await?;
     site.default().delete("Gateway", gateway).await?;
     site.system().until_gone(DEPLOYMENT, &envoys(gateway)).await
 }
 
-/// Each request has a connection of its own, which kube-proxy leads to any of the Envoys.
+/// kube-proxy leads each connection to any Envoy.
 async fn sessions_hold(address: SocketAddr) -> Result<()> {
     let mut pods = BTreeSet::new();
     for _ in 0..10 {

@@ -8,8 +8,8 @@ use limpet_e2e::{Carrier, Crowd, Journey, Journeys, Visit};
 
 use crate::site::{APPLICATION, ENVOYS, Site, restart};
 
-/// How long a pod that ends may answer at one Envoy after another one has learnt of the end. Its `preStop` lasts for
-/// five times that, so sessions that moved when it began would be noticed.
+/// How long an ending pod may answer at one Envoy after another one has learnt of the end. Its `preStop` lasts for five
+/// times that, so sessions that moved when it began would be noticed.
 const PROPAGATION: Duration = Duration::from_secs(2);
 
 #[tokio::test]
@@ -25,7 +25,7 @@ async fn an_envoy_rollout_loses_no_request_and_moves_no_session() -> Result<()> 
     journeys.none_moved()
 }
 
-/// A request may be under way to a pod that ends, and the Envoys learn of the end a moment later.
+/// Requests may be under way to the pod, and Envoys learn of its end a moment later.
 #[tokio::test]
 async fn an_application_rollout_moves_a_session_when_its_pod_ends() -> Result<()> {
     let site = Site::shared().await?;
@@ -54,7 +54,7 @@ async fn an_application_rollout_moves_a_session_when_its_pod_ends() -> Result<()
     Ok(())
 }
 
-/// When each pod was last asked for what it answered.
+/// When each pod was last sent a request that it answered.
 fn last_answers(journeys: &Journeys) -> BTreeMap<&str, Instant> {
     let mut last = BTreeMap::new();
     for visit in journeys.0.iter().flat_map(|journey| &journey.visits) {
@@ -66,7 +66,7 @@ fn last_answers(journeys: &Journeys) -> BTreeMap<&str, Instant> {
     last
 }
 
-/// Checks that each failed request is one of a session whose pod answers nobody any more. Returns their number.
+/// Failed requests are of sessions whose pods have answered for the last time. Returns their number.
 fn failures_are_of_pods_that_ended(
     journey: &Journey,
     former: &BTreeSet<String>,

@@ -1,4 +1,4 @@
-//! What `controller/deploy` installs, as it is shipped, and an application behind it.
+//! `controller/deploy` as it is shipped, and an application behind it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,12 +14,12 @@ use tokio::sync::OnceCell;
 /// A pod drains for half a minute, and a Deployment replaces one pod after the other.
 const ROLLOUT: Duration = Duration::from_secs(300);
 
-/// The application: its Deployment, its Service and its routes have this name.
+/// The name of the application's Deployment, Service and routes.
 pub(crate) const APPLICATION: &str = "web";
 
 const SYSTEM: &str = "limpet-system";
 
-/// The Envoys' Deployment, and their Service.
+/// The name of the Envoys' Deployment and Service.
 pub(crate) const ENVOYS: &str = "limpet-envoy-web";
 
 /// The controller, two Envoys for the Gateway `default/web`, and an application of three pods with sessions in a cookie
@@ -31,14 +31,14 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// The site that all tests share. They run one after the other.
+    /// Tests share it, one after the other.
     pub(crate) async fn shared() -> Result<&'static Self> {
         static SITE: OnceCell<Site> = OnceCell::const_new();
         Node::shared().await?;
         SITE.get_or_try_init(Self::install).await
     }
 
-    /// What docs/how-to/operate-the-controller.md says to do.
+    /// As in docs/how-to/operate-the-controller.md.
     async fn install() -> Result<Self> {
         let node = Node::shared().await?;
         node.define(Release::V1_7_0).await?;
@@ -77,36 +77,31 @@ impl Site {
         self.node.server()
     }
 
-    /// The namespace `default`, which has the Gateway and the application.
     pub(crate) fn default(&self) -> Client {
         self.node.admin()
     }
 
-    /// The namespace of the controller and of the Envoys.
     pub(crate) fn system(&self) -> Client {
         self.node.admin().in_namespace(SYSTEM)
     }
 
-    /// The Envoys' Service.
     pub(crate) fn envoys(&self) -> SocketAddr {
         self.envoys
     }
 
-    /// A client without cookies that opens a connection for each request.
+    /// Opens a connection for each request.
     pub(crate) fn visitor(&self) -> Visitor {
         Visitor::of(self.envoys)
     }
 }
 
-/// Where a pod listens.
 fn address_of(pod: &Value) -> Result<SocketAddr> {
     let address = pod["status"]["podIP"].as_str().context("no address")?;
     let port = &pod["spec"]["containers"][0]["ports"][0]["containerPort"];
     Ok(format!("{address}:{port}").parse()?)
 }
 
-/// Replaces a Deployment's pods as `kubectl rollout restart` does, and waits until the former ones are gone. Returns
-/// the names of the former ones.
+/// As `kubectl rollout restart`. Waits until the former pods are gone, and returns their names.
 pub(crate) async fn restart(client: &Client, deployment: &str) -> Result<BTreeSet<String>> {
     let former = pods(client, deployment).await?;
     // Any new value will do.
@@ -133,8 +128,7 @@ pub(crate) async fn until_rolled_out(client: &Client, deployment: &str) -> Resul
     hooks_ran(client, deployment).await
 }
 
-/// Checks that no pod of a Deployment has ended without its preStop hook. It would end at once, and a crowd may or may
-/// not notice.
+/// Without its preStop hook, a pod would end at once, and a crowd may or may not notice.
 async fn hooks_ran(client: &Client, deployment: &str) -> Result<()> {
     let events = client.list("v1/Event", "").await?;
     let of_pods = |event: &&Value| {
@@ -182,8 +176,7 @@ async fn kustomize(client: &Client, folder: &str) -> Result<()> {
     Ok(())
 }
 
-/// Routes of a Gateway, with its name: the carriers of [`limpet_e2e::Carrier`], each at its path. Cookies of two
-/// Gateways would overwrite each other's if they had the same path, so they would get another name.
+/// A path for each [`limpet_e2e::Carrier`]. Cookies of two Gateways need two paths to keep their names.
 pub(crate) fn routes(gateway: &str, cookie_path: &str) -> Value {
     let rule = |path: &str, session: Value| {
         json!({

@@ -1,5 +1,3 @@
-//! The node itself.
-
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -26,7 +24,7 @@ async fn a_pod_runs() -> Result<()> {
     Ok(())
 }
 
-/// What a pod leaves if nobody ends it: a cgroup with a process in it, and a mount.
+/// What an abandoned pod leaves: a cgroup with a process in it, and a mount.
 const POD: &str = "
 for hierarchy in /sys/fs/cgroup /sys/fs/cgroup/*; do
     group=$hierarchy$LIMPET_CGROUP
@@ -75,7 +73,7 @@ fn left(name: &str) -> Result<Vec<String>> {
     for process in std::fs::read_dir("/proc")? {
         let process = process?.path();
         let read = |file: &str| std::fs::read_to_string(process.join(file)).unwrap_or_default();
-        // What has ended has no arguments, but stays until its parent asks how.
+        // An ended process has no arguments, but stays until its parent reaps it.
         if read("cgroup").contains(name) && !read("cmdline").is_empty() {
             left.push(process.display().to_string());
         }

@@ -1,5 +1,3 @@
-//! Carries out plans.
-
 use std::net::SocketAddr;
 
 use crate::census::Census;
@@ -12,38 +10,37 @@ use crate::view::ViewError;
 /// What an adapter does to the request or response of a plan.
 #[expect(clippy::missing_errors_doc, reason = "each fails if the proxy does not do it")]
 pub trait Actions {
-    /// The proxy's handle of a counter.
+    /// A counter's handle.
     type Counter;
     /// Removes every field of the header.
     fn remove_header(&mut self, name: &str) -> Result<(), ViewError>;
     /// Replaces every field of the header by one.
     fn set_header(&mut self, name: &str, value: &[u8]) -> Result<(), ViewError>;
-    /// Adds a field. Others of its name stay.
+    /// Adds a field.
     fn add_header(&mut self, name: &str, value: &[u8]) -> Result<(), ViewError>;
-    /// Gets the memory of a header field that was set, for the next [`RequestView::room`](crate::view::RequestView).
+    /// Takes back the memory of a header field, for the next [`RequestView::room`](crate::view::RequestView).
     fn keep_room(&mut self, _room: Vec<u8>) {}
     /// Sets [`HASH_STATE`](crate::envoy::HASH_STATE) to this address, as `ip:port`.
     fn hash(&mut self, address: &str) -> Result<(), ViewError>;
-    /// Makes the proxy send the request to this host. Retries of a strict one are forbidden already.
+    /// Sends the request to this host. A strict one's retries are already forbidden.
     fn steer(&mut self, steering: Steering) -> Result<(), ViewError>;
     /// Increments a counter, if there is one.
     fn count(&mut self, counter: Option<&Self::Counter>);
     /// Tells the census, if there is one.
     fn tell(&mut self, tell: impl FnOnce(&Census));
-    /// Writes a warning into the log.
+    /// Logs a warning.
     fn warn(&mut self, line: &str);
-    /// Writes a warning into the log, unless it is there already.
+    /// Logs a warning, unless it was logged before.
     fn warn_once(&mut self, line: String);
-    /// Notes outcomes for the access log: the request's is `None` if it is known already, or not yet.
+    /// Notes outcomes for the access log; the request's is `None` if it is known, or not yet.
     fn note(&mut self, request: Option<RequestOutcome>, response: ResponseOutcome) -> Result<(), ViewError>;
 }
 
 impl RequestPlan<'_> {
-    /// Carries the plan out, until an action fails. `policy` is the
-    /// [`Session::policy_index`](crate::Session::policy_index).
+    /// Carries the plan out, for a [`Session::policy_index`](crate::Session::policy_index).
     ///
     /// # Errors
-    /// Of the action that failed.
+    /// Of the first action that fails.
     #[inline]
     pub fn carry_out<A: Actions>(
         self,
@@ -51,7 +48,7 @@ impl RequestPlan<'_> {
         counters: &Counters<A::Counter>,
         policy: usize,
     ) -> Result<(), ViewError> {
-        // Each field by its name, so that the next one does not compile until it is carried out, too.
+        // By name, so that a new field does not compile until it is carried out.
         let Self {
             edit,
             further_edits,
@@ -83,11 +80,10 @@ impl RequestPlan<'_> {
 }
 
 impl ResponsePlan<'_> {
-    /// Carries the plan out, until an action fails. `policy` is the
-    /// [`Session::policy_index`](crate::Session::policy_index).
+    /// Carries the plan out, for a [`Session::policy_index`](crate::Session::policy_index).
     ///
     /// # Errors
-    /// Of the action that failed.
+    /// Of the first action that fails.
     #[inline]
     pub fn carry_out<A: Actions>(
         self,

@@ -3,16 +3,15 @@
 use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
 
-/// A text without an allocation: `ip:port` as Envoy writes it.
+/// `ip:port` as Envoy writes it, without an allocation.
 #[derive(Debug, Clone, Copy)]
 pub struct Text {
     bytes: [u8; Self::MAX],
     len: usize,
 }
 
-/// `ip:port` as Envoy writes it. IPv4 addresses bypass the formatting of the standard library: its code is large and,
-/// when used once per request, no longer in the CPU's caches, which showed in measurements. Nor is there a buffer for
-/// each number, which would be copied.
+/// Writes `ip:port`. IPv4 bypasses the standard library: its code is large and, used once per request, not in the CPU's
+/// caches, as measurements showed.
 #[must_use]
 pub fn text(host: SocketAddr) -> Text {
     let mut text = Text {
@@ -47,7 +46,6 @@ impl Text {
     fn push_number(&mut self, number: u16) {
         for power in [10_000, 1000, 100, 10] {
             if number >= power {
-                // A remainder of ten has one digit.
                 self.push_byte(b'0' + (number / power % 10) as u8);
             }
         }
@@ -76,8 +74,7 @@ impl fmt::Write for Text {
     }
 }
 
-/// The address, if a token can name it. An address with an IPv6 zone has another meaning on every machine, and Envoy
-/// would not find it.
+/// The address, unless it has an IPv6 zone, which has another meaning on every machine.
 pub(crate) fn addressable(address: &[u8]) -> Option<SocketAddr> {
     let host = std::str::from_utf8(address).ok()?.parse().ok()?;
     match host {
@@ -86,7 +83,6 @@ pub(crate) fn addressable(address: &[u8]) -> Option<SocketAddr> {
     }
 }
 
-/// The address, if a host of a cluster can have it.
 pub(crate) fn of_host(address: &[u8]) -> Option<SocketAddr> {
     addressable(address).filter(|host| host.port() != 0 && !host.ip().is_unspecified())
 }

@@ -1,6 +1,4 @@
-//! The further carriers of a policy: tokens that a request presents elsewhere than in the policy's own carrier.
-//!
-//! They are always taken out of the request, as the own carrier's are.
+//! Further carriers, whose tokens are always taken out of the request.
 
 use std::borrow::Cow;
 
@@ -17,11 +15,9 @@ use crate::time::Timestamp;
 use crate::token;
 use crate::view::{RequestView, ViewError};
 
-/// The request header that has the path and the query.
 const PATH: &str = ":path";
 
 impl Further {
-    /// The request header that it is in.
     fn header(&self) -> &str {
         match self.place {
             Place::Cookie => "cookie",
@@ -30,13 +26,13 @@ impl Further {
         }
     }
 
-    /// Whether what was taken is lost when Envoy begins the request again. The new request has another path.
+    /// Whether its tokens are lost by an internal redirect, which gives the request another path.
     fn is_lost_by_redirect(&self) -> bool {
         !self.forward || self.place == Place::Query
     }
 
-    /// What is left of the header without this carrier; `None` if it is not there. Each of its values is given to
-    /// `found`, with its place. What is no token in a former carrier is the application's by now.
+    /// The rest of the header without this carrier, if it is there. `found` gets each value and its place. A value that
+    /// is no token in a former carrier is the application's.
     fn without(
         &self,
         field: &[u8],
@@ -82,7 +78,6 @@ impl Further {
 }
 
 impl BoundPolicy {
-    /// Reads a carrier, after others whose tokens are `tokens`.
     pub(crate) fn read_further<'a>(
         &'a self,
         (further, former): (&'a Further, Option<&Former>),

@@ -1,5 +1,3 @@
-//! The application's own cookie or header: one that a policy's tokens travel in, and one that begins or ends a session.
-
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::ops::Range;
@@ -13,10 +11,10 @@ use crate::view::{ResponseView, ViewError};
 
 const SET_COOKIE: &str = "set-cookie";
 
-/// How many bytes the name and the value of a cookie may have. Browsers drop a larger one (RFC 6265bis section 5.7).
+/// Bytes of name and value. Browsers drop a larger cookie (RFC 6265bis section 5.7).
 const MAX_COOKIE_LEN: usize = 4096;
 
-/// The cookies that a response sets and deletes. The fields are read when they are first asked for.
+/// The cookies that a response sets, read when first needed.
 #[derive(Debug)]
 pub(crate) struct SetCookies<'r, R> {
     response: &'r R,
@@ -31,12 +29,10 @@ impl<'r, R: ResponseView> SetCookies<'r, R> {
         }
     }
 
-    /// The response.
     pub(crate) fn response(&self) -> &'r R {
         self.response
     }
 
-    /// What the response says of the application's cookie of this name.
     pub(crate) fn say(
         &self,
         name: &str,
@@ -59,24 +55,22 @@ impl<'r, R: ResponseView> SetCookies<'r, R> {
     }
 }
 
-/// The response fields in which the application sets its session.
 #[derive(Debug)]
 pub(crate) struct Application<'a, 'r> {
     header: &'a str,
-    /// Every field of the header, with or without a session.
+    /// All fields of the header, with or without a session.
     fields: Vec<Field<'r>>,
-    /// Whether the token replaces the value.
     rewrite: bool,
-    /// The most bytes of a value that a browser keeps.
+    /// Bytes of a value that browsers keep.
     max_len: usize,
 }
 
-/// A field, and the range of the value that gets a token; `None` if the field stays as it is.
+/// A field, and the range of the value that gets a token.
 type Field<'r> = (Cow<'r, [u8]>, Option<Range<usize>>);
 
 impl<'a, 'r> Application<'a, 'r> {
-    /// `None` if the application sets no session. Deleting a cookie sets none, and neither does an empty value: a token
-    /// in front of it would turn it into one.
+    /// Finds the fields in which the application sets its session; `None` if it sets none. A deletion or an empty value
+    /// sets none, and a token would make it one.
     pub(crate) fn find(
         carrier: &'a Carrier,
         response: &'r impl ResponseView,
@@ -117,7 +111,7 @@ impl<'a, 'r> Application<'a, 'r> {
         }))
     }
 
-    /// The edits that put the token into the fields; `None` if it has room in none of them.
+    /// Puts the token into the fields; `None` if none has room for it.
     pub(crate) fn with(self, token: &str) -> Option<Vec<HeaderEdit<'a>>> {
         let (rewrite, max_len) = (self.rewrite, self.max_len);
         let mut any = false;

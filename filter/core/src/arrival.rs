@@ -1,5 +1,3 @@
-//! Whether a request goes to the destination of its session, and which host answers it.
-
 use std::borrow::Cow;
 use std::net::SocketAddr;
 
@@ -10,17 +8,16 @@ use crate::route_session::Split;
 use crate::token::{Destination, Refusal};
 use crate::view::{RequestView, ResponseView, ViewError};
 
-/// Whether a request goes to the destination of its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
     There,
     Elsewhere,
-    /// The proxy tells only with the response.
+    /// Known only with the response.
     Unknown,
 }
 
-/// Leads a request of a split route to the destination of its session, and tells whether it gets there. A session that
-/// does not get there is over: its backend is in another cluster, so a strict request could only fail.
+/// Leads a request of a split route to its session's destination. Elsewhere, the session is over: its backend is in
+/// another cluster, so a strict request could only fail.
 pub(crate) fn arrival(
     split: Option<Split>,
     strict: bool,
@@ -38,7 +35,7 @@ pub(crate) fn arrival(
             request.choose_again(destination)?
         }
         Some(Split::Destinations) | None if strict => request.cluster_name()?.or(Some(Cow::default())),
-        // Envoy looks for the host in the routed cluster only, and falls back to load balancing there.
+        // Envoy looks for the host in the routed cluster, and else load-balances there.
         Some(Split::Destinations) | None => return Ok(Arrival::There),
     };
     Ok(match cluster {
@@ -48,7 +45,6 @@ pub(crate) fn arrival(
     })
 }
 
-/// What became of a session whose arrival was unknown: `Steered` if the response is from its destination.
 pub(crate) fn settled(destination: Destination, response: &impl ResponseView) -> Result<RequestOutcome, ViewError> {
     let cluster = response.cluster_name()?.unwrap_or_default();
     Ok(if Destination::of_cluster(&cluster) == destination {
@@ -58,8 +54,8 @@ pub(crate) fn settled(destination: Destination, response: &impl ResponseView) ->
     })
 }
 
-/// The host that sent a response with these code details, or the outcome of one that has none for a session. A reply of
-/// Envoy's own may have the address of a host that refused or timed out.
+/// The host of a response with these code details, or the outcome without one. Envoy's own reply may have the address
+/// of a host that refused or timed out.
 pub(crate) fn answering_host(
     details: &[u8],
     response: &impl ResponseView,

@@ -1,12 +1,9 @@
-//! Whom sessions are counted by.
-
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::token::Destination;
 
-/// A backend of a cluster, and how long its sessions live. Sessions of policies with other idle bounds are counted
-/// apart.
+/// A backend and an idle bound. Its sessions with other bounds are counted separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Backend {
     /// The cluster.
@@ -18,14 +15,14 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// Stands for all backends that are not counted separately.
+    /// All backends that are not counted separately.
     pub const OTHERS: Self = Self {
         destination: Destination([0; 4]),
         host: SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0),
         live_for: 0,
     };
 
-    /// A backend whose sessions live for this time after their last request, rounded up to seconds.
+    /// A backend with this idle bound, rounded up to seconds.
     #[must_use]
     pub fn new(destination: Destination, host: SocketAddr, live_for: Duration) -> Self {
         Self {
@@ -35,7 +32,7 @@ impl Backend {
         }
     }
 
-    /// Whether it stands for backends that are not told apart.
+    /// Whether it stands for [`Self::OTHERS`].
     #[must_use]
     pub fn is_others(&self) -> bool {
         self.host == Self::OTHERS.host

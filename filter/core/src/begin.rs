@@ -1,7 +1,4 @@
-//! When a session begins, where the application decides it.
-//!
-//! This is about the first token of a client: one that comes without a token, or with one that is refused. A session
-//! that lives goes on in any case.
+//! Begins sessions of clients without a token or with a refused one.
 
 use crate::application::SetCookies;
 use crate::carrier::set_cookie::Said;
@@ -10,7 +7,6 @@ use crate::time::Timestamp;
 use crate::view::{RequestView, ResponseView, ViewError};
 
 impl Begin {
-    /// Whether the response to this request may begin a session.
     pub(crate) fn permits(&self, request: &impl RequestView) -> Result<bool, ViewError> {
         if self.methods.is_empty() {
             return Ok(true);
@@ -19,7 +15,6 @@ impl Begin {
         Ok(self.methods.iter().any(|permitted| *permitted.as_bytes() == *method))
     }
 
-    /// Whether this response begins a session.
     pub(crate) fn is_set<R: ResponseView>(
         &self,
         cookies: &SetCookies<'_, R>,

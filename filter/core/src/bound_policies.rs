@@ -1,11 +1,10 @@
-//! The policies that are bound to a scope, kept for the next request of that scope.
+//! The policies that are bound to a scope, kept for its next request.
 //!
-//! Scopes come from routes, so only Envoy knows their number, and clients cannot add to it. Routes come and go while a
-//! filter lives, so there is a limit, and beyond it each new scope takes the place of one that was not used for a
-//! while. Workers share a filter: each part has a lock of its own, and in the steady state they only read.
+//! Scopes come from routes, not from clients. Routes come and go, so beyond a limit a new scope replaces an unused one.
+//! Each part has its lock, and in the steady state workers only read.
 //!
-//! The hash is a quick one with a random seed. To slow it down, names with equal hashes would have to be in routes and
-//! fill one part, in which a search is short at its worst.
+//! The hash is quick, with a random seed. An attack would need routes whose names collide, and would lengthen the
+//! search in one part.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,22 +16,22 @@ use hashbrown::HashTable;
 use crate::bound_policy::BoundPolicy;
 
 const PARTS: usize = 64;
-/// How many are kept in each part. Chance fills parts unequally, so places are taken over before all are taken: at
-/// about 28,000 scopes in all. That is more than five times as many as there are rules.
+/// Policies in a part. Chance fills parts unequally, so replacement begins at about 28,000 scopes in all: over five
+/// times as many as there are rules.
 const PLACES: usize = 512;
 
 /// Policies by `<policy>/<scope>`.
 #[derive(Debug)]
 pub(crate) struct BoundPolicies {
     parts: Box<[RwLock<Part>]>,
-    /// One hash of a name finds the part, and the place in it.
+    /// One hash finds the part, and the place in it.
     hasher: FixedState,
 }
 
 #[derive(Debug, Default)]
 struct Part {
     kept: HashTable<Kept>,
-    /// The names in `kept`. Once there are as many as places, they are the ring that the hand goes round.
+    /// The names in `kept`; once full, the ring that `hand` goes round.
     names: Vec<Arc<[u8]>>,
     hand: usize,
 }
@@ -41,7 +40,7 @@ struct Part {
 struct Kept {
     name: Arc<[u8]>,
     bound_policy: Arc<BoundPolicy>,
-    /// Whether there was a request of it since the hand passed.
+    /// Whether it was used since the hand passed.
     used: AtomicBool,
 }
 
@@ -57,12 +56,12 @@ impl Default for BoundPolicies {
 impl BoundPolicies {
     pub(crate) fn get(&self, name: &[u8]) -> Option<Arc<BoundPolicy>> {
         let hash = self.hasher.hash_one(name);
-        // A panic cannot leave a part half-changed, so a poisoned lock is safe to use.
+        // A panic cannot leave a part half-changed.
         let part = self.part(hash)?.read().unwrap_or_else(PoisonError::into_inner);
         part.get(hash, name)
     }
 
-    /// Keeps a policy, unless another worker has bound it meanwhile. Returns the one that is kept.
+    /// Returns the policy that is kept: another worker may have bound it.
     pub(crate) fn keep(&self, name: &[u8], fresh: Arc<BoundPolicy>) -> Arc<BoundPolicy> {
         let hash = self.hasher.hash_one(name);
         if let Some(part) = self.part(hash) {
@@ -76,7 +75,7 @@ impl BoundPolicies {
     }
 
     fn part(&self, hash: u64) -> Option<&RwLock<Part>> {
-        // The table in the part has its places by the lowest bits, and its marks by the highest.
+        // The part's own table uses the lowest and the highest bits.
         self.parts.get((hash >> 32) as usize % PARTS)
     }
 }
@@ -88,7 +87,7 @@ impl Part {
 
     fn get(&self, hash: u64, name: &[u8]) -> Option<Arc<BoundPolicy>> {
         let kept = self.find(hash, name)?;
-        // Workers that only read do not take this memory from each other's caches.
+        // Read first, so that workers do not take this memory from each other's caches.
         if !kept.used.load(Ordering::Relaxed) {
             kept.used.store(true, Ordering::Relaxed);
         }
@@ -109,7 +108,7 @@ impl Part {
         self.kept.insert_unique(hash(&kept.name), kept, |kept| hash(&kept.name));
     }
 
-    /// Forgets a policy that was not used since the hand passed it last, and puts a name into its place in the ring.
+    /// Replaces a policy unused since the hand passed.
     fn make_room_for(&mut self, name: &Arc<[u8]>, hash: impl Fn(&[u8]) -> u64) {
         while let Some(at) = self.names.get(self.hand).map(Arc::clone) {
             let hash = hash(&at);
@@ -134,7 +133,6 @@ impl Part {
 
 #[cfg(test)]
 impl BoundPolicies {
-    /// How many are kept.
     pub(crate) fn len(&self) -> usize {
         let lens = self
             .parts

@@ -14,27 +14,25 @@ use crate::source::ScopeId;
 use crate::time::Timestamp;
 use crate::token::{Claims, Opened, Realm, Refusal, TokenMemory, Unverified};
 
-/// What applies to every session of a configuration.
 #[derive(Debug)]
 pub(crate) struct Limits {
     pub(crate) clock_skew: Duration,
     pub(crate) fences: Fences,
     pub(crate) hosts: Hosts,
-    /// Whether responses tell which sessions they are of.
+    /// Whether sessions are counted.
     pub(crate) counts: bool,
     /// Unset if every token is verified each time.
     pub(crate) tokens: OnceLock<TokenMemory>,
 }
 
-/// A policy within a scope, with everything that a session needs.
 #[derive(Debug)]
 pub(crate) struct BoundPolicy {
     pub(crate) policy: Arc<Policy>,
-    /// `None` unless there are tokens.
+    /// `None` without tokens.
     pub(crate) realm: Option<Realm>,
-    /// Of those further carriers that were the policy's own, in their order.
+    /// Further carriers that were the policy's own, in their order.
     former: Vec<Former>,
-    /// `None` if there are tokens.
+    /// `None` with tokens.
     scope: Option<ScopeId>,
     /// The namespace of a scope `<kind>/<namespace>/…`.
     namespace: Option<Box<str>>,
@@ -48,7 +46,6 @@ pub(crate) struct BoundPolicy {
 pub(crate) struct Former {
     /// Its index among the further carriers.
     pub(crate) at: usize,
-    /// What its tokens are bound to.
     realm: Realm,
     /// Its names, if it is a cookie.
     pub(crate) names: CookieNames,
@@ -66,7 +63,7 @@ impl BoundPolicy {
         made
     }
 
-    /// A function of its own, because MACs that it moves, and so leaves behind, have to be below its caller's frame.
+    /// Its own function, so that the MACs that it leaves behind are below its caller's frame.
     #[inline(never)]
     fn make(keyring: Option<&Keyring>, policy: &Arc<Policy>, scope: &[u8], limits: &Arc<Limits>) -> Arc<Self> {
         let carrier = &policy.carrier;
@@ -75,7 +72,7 @@ impl BoundPolicy {
             _ => None,
         };
         let former = { policy.also.iter().enumerate() }.filter(|(_, further)| further.is_former);
-        // A vector that grows would leave copies of its MACs behind, too.
+        // A growing vector would leave copies of its MACs behind.
         let mut formers = Vec::with_capacity(former.clone().count());
         formers.extend(former.filter_map(|(at, further)| {
             Some(Former {
@@ -98,7 +95,6 @@ impl BoundPolicy {
         })
     }
 
-    /// Takes what may be a token into account.
     pub(crate) fn examine(&self, token: &[u8], found: Found, now: Timestamp, newest: &mut Newest) {
         newest.add(|| {
             let opened = self.honoured(token, found, now);
@@ -143,7 +139,7 @@ impl BoundPolicy {
         }
     }
 
-    /// A token that was taken out of a request may have been in any carrier.
+    /// A token taken out of a request may have been in any carrier.
     fn open_former(&self, refusal: Refusal, token: &[u8]) -> (Result<Opened, Refusal>, Found) {
         let mut formers = self.former.iter();
         let opened = formers.find_map(|former| Some((self.open(&former.realm, token).ok()?, former.at)));
@@ -153,12 +149,10 @@ impl BoundPolicy {
         }
     }
 
-    /// The further carrier at this index, if it was the policy's own.
     pub(crate) fn former(&self, at: usize) -> Option<&Former> {
         self.former.iter().find(|former| former.at == at)
     }
 
-    /// Whether the session of a verified token is still alive.
     fn check(&self, opened: Opened, found: Found, now: Timestamp) -> Result<Honoured, Refusal> {
         let Opened {
             claims,
@@ -193,7 +187,7 @@ impl BoundPolicy {
         })
     }
 
-    /// By how much tokens may lag that were issued before the idle timeout became shorter.
+    /// The lag of tokens from before the idle timeout became shorter.
     fn former_lag(&self, now: Timestamp) -> Duration {
         let all = self.policy.former_lags.iter();
         let lags = all.filter(|former| now <= former.until && former.is_of(self.namespace.as_deref()));
@@ -209,13 +203,13 @@ impl BoundPolicy {
         self.fences(claims.host, claims.issued_at)
     }
 
-    /// Whether sessions that started on `host` at `issued_at` belong to a former owner of the address.
+    /// Applies [`Fences::refuse`] to the scope's namespace.
     pub(crate) fn fences(&self, host: SocketAddr, issued_at: Timestamp) -> bool {
         let namespace = self.namespace.as_deref();
         self.limits.fences.refuse(namespace, host, issued_at)
     }
 
-    /// A session of this policy that a backend answered; `None` if it is not counted.
+    /// The session as it is counted; `None` if sessions are not.
     pub(crate) fn seen(&self, claims: &Claims, session: Identity, at: Timestamp) -> Option<Seen> {
         self.limits.counts.then(|| Seen {
             backend: self.backend(claims),
@@ -225,8 +219,7 @@ impl BoundPolicy {
         })
     }
 
-    /// Whether a session was unused for so long that it may restart on another backend. One that moves has not arrived
-    /// yet.
+    /// Whether a session may restart on another backend. A moving one has not arrived yet.
     pub(crate) fn is_long_unused(&self, claims: &Claims, now: Timestamp) -> bool {
         let Some(Rebalance { unseen }) = self.policy.rebalance else {
             return false;
@@ -234,7 +227,6 @@ impl BoundPolicy {
         self.limits.counts && now.since(claims.last_seen) >= unseen + self.former_lag(now) && !claims.is_moving()
     }
 
-    /// The backend of a session, as it is counted.
     pub(crate) fn backend(&self, claims: &Claims) -> Backend {
         let live_for = match (self.source(), self.policy.idle_bound, self.policy.absolute_timeout) {
             (Some((source, _)), _, _) => source.rules.timeout,
@@ -245,12 +237,12 @@ impl BoundPolicy {
         Backend::new(claims.destination, claims.host, live_for)
     }
 
-    /// The table of clients, and where in it; `None` if there are tokens.
+    /// The table of clients and the scope; `None` with tokens.
     pub(crate) fn source(&self) -> Option<(&Source, ScopeId)> {
         self.policy.carrier.source().zip(self.scope)
     }
 
-    /// The cookie that a token was in, if it is one that the policy had before.
+    /// The token's cookie, if it is a former one.
     pub(crate) fn former_cookie(&self, found: Found) -> Option<&str> {
         match found {
             Found::UnderFormerName => Some(self.cookie_names.as_ref()?.former()),
@@ -266,8 +258,8 @@ impl BoundPolicy {
         }
     }
 
-    /// Why the session of an entry is over, if it is. Only this process wrote it, so its time is never in the future
-    /// for longer than a clock that was set back.
+    /// Why an entry's session is over. This process set its time, so it is in the future only after a clock was set
+    /// back.
     pub(crate) fn refuses_entry(&self, claims: &Claims, timeout: Duration, now: Timestamp) -> Option<Refusal> {
         if self.is_expired(claims, now) {
             return Some(Refusal::Expired);

@@ -1,7 +1,7 @@
 //! Keeps tokens out of shared caches, which would give one client's session to every client.
 //!
-//! The status of a response makes no difference. A cache merges the fields of a 304 into the response that it has
-//! stored (RFC 9111 sections 3.2 and 4.3.4), and some caches store errors and redirects by rules of their own.
+//! Any status counts: a cache merges the fields of a 304 into its stored response (RFC 9111 sections 3.2 and 4.3.4),
+//! and some store errors and redirects.
 
 use crate::plan::HeaderEdit;
 use crate::view::{ResponseView, ViewError};
@@ -20,8 +20,7 @@ const TARGETED: [&str; 7] = [
     "x-accel-expires",
 ];
 
-/// The edits that forbid shared caches to store the response, or to merge it into one that they have stored. With
-/// `no_store`, they forbid it to every cache.
+/// The edits that keep the response out of shared caches, or with `no_store` out of every cache.
 pub(crate) fn edits(response: &impl ResponseView, no_store: bool) -> Result<Vec<HeaderEdit<'static>>, ViewError> {
     let field = response.fields(CACHE_CONTROL)?.join(&b", "[..]);
     let value = if no_store {
@@ -41,14 +40,13 @@ pub(crate) fn edits(response: &impl ResponseView, no_store: bool) -> Result<Vec<
     Ok(edits)
 }
 
-/// The value that the Cache-Control `field` must get so that no shared cache uses the response; `None` if none would
-/// use it as it is. Directives that do not contradict `private` are kept.
+/// The Cache-Control value with which no shared cache uses the response; `None` if `field` suffices.
 fn made_private(field: &[u8]) -> Option<Vec<u8>> {
     let is = |directive: &[u8], name: &str| directive_name(directive).eq_ignore_ascii_case(name.as_bytes());
     let directives = || directives(field);
     let any = |name: &str| directives().any(|d| is(d, name));
-    // `private="x"` protects only the fields that it lists. A cache that understands the status ignores `no-store`
-    // beside `must-understand` (RFC 9111 section 5.2.2.3).
+    // `private="x"` protects only the listed fields. A cache that knows the status ignores `no-store` beside
+    // `must-understand` (RFC 9111 section 5.2.2.3).
     let is_private = directives().any(|d| d.eq_ignore_ascii_case(b"private"));
     let is_not_stored = any("no-store") && !any("must-understand");
     if (is_private || is_not_stored) && !any("public") && !any("s-maxage") {
@@ -62,7 +60,7 @@ fn made_private(field: &[u8]) -> Option<Vec<u8>> {
     Some(value)
 }
 
-/// The directives of a field. A comma within quotes does not separate them.
+/// A comma within quotes does not separate them.
 fn directives(field: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut quoted = false;
     field

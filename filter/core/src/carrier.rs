@@ -1,4 +1,4 @@
-//! Carriers: the cookie, header or query in which a token travels.
+//! The cookie, header or query in which a token travels.
 
 pub mod cookie;
 mod cookie_date;

@@ -1,11 +1,9 @@
-//! Counts the living sessions of each backend, and tells the controller of them.
+//! Counts the living sessions of each backend, and reports them to the controller.
 //!
-//! A session lives as long as its policy's idle bound after a backend answered it last. What is kept of it is a few
-//! bits of a hash of its nonce, in sketches that count distinct sessions ([`Sketch`]): no token, no cookie, no address.
-//! Sketches of several Envoys merge, so a session that uses all of them counts once.
+//! A session lives for its policy's idle bound after its last answer. Only a few bits of a hash of its nonce are kept,
+//! in a [`Sketch`]: no token, cookie or address. Sketches of several Envoys merge, so a session counts once.
 //!
-//! - [`Seen`], [`Left`]: what a response tells. The core makes them, an adapter hands them to its [`Census`].
-//! - [`report`]: what is sent to the controller.
+//! The core makes [`Seen`] and [`Left`], and an adapter passes them to its [`Census`]. See design/sessions-counted.md.
 
 mod budgets;
 pub mod report;
@@ -35,13 +33,13 @@ pub use window::{SUB_WINDOWS, is_alive, sub_window};
 /// A backend answered a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
-    /// The backend that answered.
+    /// The backend.
     pub backend: Backend,
-    /// What tells the session from others.
+    /// The session.
     pub session: Identity,
-    /// When the session on this backend started.
+    /// When it started on this backend.
     pub began: Timestamp,
-    /// When the session was used last: when its token was renewed, or the request came.
+    /// When its token was renewed, or the request came.
     pub at: Timestamp,
 }
 
@@ -50,65 +48,62 @@ pub struct Seen {
 pub enum Identity {
     /// The nonce of its token, which all Envoys know.
     Token([u8; 4]),
-    /// Its place in the table of only this Envoy.
+    /// Its place in this Envoy's table.
     Client(Key),
 }
 
-/// A session did not go on where it was.
+/// A session left its backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
-    /// Its backend did not answer: it is gone, or not available.
+    /// Its backend did not answer.
     Backend(Backend),
-    /// It restarted although this backend is there, which has more than its share. When it was last seen here.
+    /// It restarted to even out the load; when it was last seen here.
     Rebalanced(Backend, Timestamp),
-    /// The same, but another host answered than the one that it was sent to, at this time.
+    /// The same, but another host answered than this one, to which it was sent, at this time.
     Astray(Backend, Timestamp, SocketAddr, Timestamp),
-    /// The client's token was refused, and another session began.
+    /// Its token was refused.
     Refused(Refusal),
     /// The application moved it.
     Moved,
 }
 
-/// How many parts with a lock each: more than the workers of most Envoys.
+/// Parts with a lock each: more than the workers of most Envoys.
 const PARTS: usize = 16;
-/// How many bytes a report may have, and one backend more. The rest comes with the next one.
+/// Bytes of a report, exceeded by at most one backend. The rest comes with the next one.
 const REPORT_LEN: usize = 512 * 1024;
-/// Reports to a controller that ended so long ago have reached the others.
+/// After this time, the controller's process has passed on what it got.
 const UNCERTAIN: Duration = Duration::from_secs(10);
 
-/// The sessions that an Envoy has seen, by backend. All workers share it.
+/// The sessions of an Envoy by backend, shared by all workers.
 #[derive(Debug)]
 pub struct Census {
     parts: [Mutex<HashMap<Backend, Tally>>; PARTS],
     backends: AtomicUsize,
     max_backends: AtomicUsize,
     restarts: Mutex<Vec<Restart>>,
-    /// Whether a census that this one tells of has more to tell.
+    /// Whether a merged census has more to report.
     more: AtomicBool,
     sent: Mutex<Sent>,
-    /// Which memory and process answered last.
+    /// The controller's memory and process that answered last.
     answered: Mutex<Option<(u64, u64)>>,
-    /// How many sessions may move, and where to.
     budgets: Mutex<Budgets>,
-    /// For what has no nonce. It is random for each process, so no hash gives an address away.
+    /// For addresses. Random for each process, so that no hash gives one away.
     seed: [u8; 16],
     by_backend: RandomState,
 }
 
-/// The reports of this census.
 #[derive(Debug, Default)]
 struct Sent {
-    /// Of the last one.
     number: u64,
-    /// It, while it has no answer, and how often it was sent.
+    /// The last report while it has no answer, and how often it was sent.
     unanswered: Option<(Arc<Report>, u32)>,
     /// Whether an answer may still come.
     in_flight: bool,
 }
 
 impl Census {
-    /// An empty one that tells at most this many backends apart. `seed` is random, and one for all that count the same
-    /// clients.
+    /// An empty one, which counts at most `max_backends` separately. `seed` is random, and the same for all that count
+    /// the same clients.
     #[must_use]
     pub fn new(seed: [u8; 16], max_backends: usize) -> Self {
         Self {
@@ -139,7 +134,7 @@ impl Census {
         self.tally(seen.backend, |tally| tally.see(session, seen.began, seen.at));
     }
 
-    /// Counts a session that did not go on where it was.
+    /// Counts a session that left its backend.
     pub fn leave(&self, left: Left) {
         match left {
             Left::Backend(backend) => self.tally(backend, Tally::leave),
@@ -164,7 +159,7 @@ impl Census {
             return change(part.entry(backend).or_insert_with(|| Tally::new(backend.live_for)));
         }
         drop(part);
-        // One of them for each idle bound, of which there are few.
+        // One for each idle bound, of which there are few.
         let others = Backend {
             live_for: backend.live_for,
             ..Backend::OTHERS
@@ -179,7 +174,7 @@ impl Census {
     fn part(&self, backend: &Backend) -> MutexGuard<'_, HashMap<Backend, Tally>> {
         #[expect(clippy::cast_possible_truncation, reason = "any bits will do")]
         let place = self.by_backend.hash_one(backend) as usize % PARTS;
-        // There are `PARTS` parts. A panic while a lock was held cannot leave half a change that matters.
+        // A panic cannot leave half a change that matters.
         #[expect(clippy::indexing_slicing, reason = "a remainder of the length")]
         locked(&self.parts[place])
     }
@@ -195,8 +190,8 @@ impl Census {
         }
     }
 
-    /// What has changed since the last report, as far as one report may tell; `None` if nothing has. Forgets backends
-    /// that have no session any more. The report does not say who sends it.
+    /// Takes the changes since the last report, up to the size of one; `None` without any. Forgets backends without
+    /// sessions. The report lacks its sender.
     pub fn report(&self, now: Timestamp) -> Option<Report> {
         let mut report = Report {
             restarts: std::mem::take(&mut locked(&self.restarts)),
@@ -217,7 +212,7 @@ impl Census {
                 stays
             });
         }
-        // Those first that have waited longest, so that everybody's turn comes.
+        // Longest waiting first.
         changed.sort_unstable_by_key(|(told, _)| *told);
         let mut len = 0;
         for (_, backend) in changed {
@@ -234,26 +229,24 @@ impl Census {
         if report == Report::default() {
             return None;
         }
-        // The report's receiver has back what is left of the budgets.
+        // The report's receiver gets back what is left of the budgets.
         locked(&self.budgets).give(&[], now);
         Some(report)
     }
 
-    /// Takes one of the sessions that the controller lets move, if there is one for this backend. Returns the host that
-    /// it moves to.
+    /// Takes one session from the backend's budget. Returns its new host.
     pub fn may_leave(&self, backend: &Backend, now: Timestamp) -> Option<SocketAddr> {
         locked(&self.budgets).take(backend, now)
     }
 
-    /// Whether a host did not answer a session that was sent there a moment ago.
+    /// Whether a host did not answer a session a moment ago.
     pub fn has_missed(&self, destination: Destination, host: SocketAddr, now: Timestamp) -> bool {
         locked(&self.budgets).missed.has(destination, host, now)
     }
 
-    /// What to send now: what has no answer, else what has changed, or nothing but a sign of life if nothing has for
-    /// [`SILENCE`] intervals. `None` also while the last report is under way. Call it once in an interval, and then
-    /// [`arrived`](Self::arrived), [`failed`](Self::failed) or [`unsent`](Self::unsent). `idle` is how many intervals
-    /// have passed without a report.
+    /// The report to send now: the unanswered one, else the changes, else a sign of life after [`SILENCE`] intervals.
+    /// `None` while one is under way. Call it once in an interval, then [`arrived`](Self::arrived),
+    /// [`failed`](Self::failed) or [`unsent`](Self::unsent). `idle`: intervals without a report.
     pub fn next_report(&self, node_cluster: &str, idle: &mut u32, now: Timestamp) -> Option<Arc<Report>> {
         if locked(&self.sent).in_flight {
             return None;
@@ -279,7 +272,7 @@ impl Census {
         Some(report)
     }
 
-    /// The last report, to be sent again as it was, if its answer was lost: the controller may have counted it.
+    /// The last report, repeated unchanged: the controller may have counted it.
     pub fn unanswered(&self) -> Option<Arc<Report>> {
         let mut sent = locked(&self.sent);
         if sent.in_flight {
@@ -296,12 +289,12 @@ impl Census {
         None
     }
 
-    /// The last report gets no answer any more.
+    /// Notes that the last report gets no answer.
     pub fn failed(&self) {
         locked(&self.sent).in_flight = false;
     }
 
-    /// The last report could not be sent. If it never was, it cannot have been counted, and the next one includes it.
+    /// The last report could not be sent. If it never was, the next one includes it.
     pub fn unsent(&self) {
         let mut sent = locked(&self.sent);
         sent.in_flight = false;
@@ -316,13 +309,13 @@ impl Census {
         self.merge(Arc::unwrap_or_clone(report));
     }
 
-    /// What others know this census by ([`Report::reporter`]): a random number, which says nothing of who it is.
+    /// The [`Report::reporter`], a random number.
     #[must_use]
     pub fn reporter(&self) -> u64 {
         self.by_backend.hash_one(PARTS)
     }
 
-    /// The last report has arrived.
+    /// Notes that the controller has answered the last report.
     pub fn arrived(&self, answer: &report::Answer, now: Timestamp) {
         let mut sent = locked(&self.sent);
         sent.unanswered = None;
@@ -331,8 +324,8 @@ impl Census {
         self.follow(answer, now);
     }
 
-    /// Follows an answer to reports. If the controller has forgotten the former ones, everything is reported again; if
-    /// another process of it answers, what may have been lost with the one before.
+    /// Follows an answer. Another memory of the controller gets everything again, another process what the previous one
+    /// may have lost.
     pub fn follow(&self, answer: &report::Answer, now: Timestamp) {
         locked(&self.budgets).give(&answer.sheds, now);
         let before = locked(&self.answered).replace((answer.memory, answer.process));
@@ -348,7 +341,7 @@ impl Census {
         }
     }
 
-    /// Takes in what another census tells, or takes a report back: the next one tells of it.
+    /// Takes in a report, another census's or its own.
     pub fn merge(&self, report: Report) {
         self.more.fetch_or(report.more, Ordering::Relaxed);
         for change in report.backends {

@@ -1,7 +1,5 @@
-//! The configuration of the filter: its text ([`schema`]) and its meaning ([`crate::Filter`]).
-//!
-//! [`parse`] reads the text; `compile` checks it and prepares it for sessions. A configuration with any problem is
-//! refused.
+//! The configuration of the filter: [`parse`] reads its text ([`schema`]), and [`crate::Filter`] is its meaning. Any
+//! problem refuses it.
 
 mod begin_rules;
 mod carrier_rules;
@@ -48,9 +46,9 @@ use schema::{FilterConfig, PolicyConfig};
 /// A problem of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The path of the field, such as `policies.shop.cookie.name` or `keys[0].id`.
+    /// The field's path, such as `policies.shop.cookie.name` or `keys[0].id`.
     pub field: String,
-    /// What the field was expected to be.
+    /// What was expected.
     pub message: String,
 }
 
@@ -60,7 +58,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Why a configuration is refused: every problem of it, as far as they can be separated.
+/// Every problem of a refused configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
     /// At least one.
@@ -79,7 +77,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// Whether this is a valid name of a policy.
+/// Whether this is a valid policy name.
 #[must_use]
 pub fn is_policy_name(name: &str) -> bool {
     let is_allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
@@ -89,8 +87,7 @@ pub fn is_policy_name(name: &str) -> bool {
 /// Reads a configuration from JSON.
 ///
 /// # Errors
-/// If the text is not JSON, a field does not have the type of the schema, or the schema lacks a field. The error names
-/// every such field, and what is wrong with the others, keys aside.
+/// If the text is not JSON, or with each field that is malformed, unknown or wrong, keys aside.
 pub fn parse(json: &[u8]) -> Result<FilterConfig, ConfigError> {
     let of_keys = |field: &str| {
         ["keys", "wrappedKeys", "sdsKeys"]
@@ -106,7 +103,7 @@ pub fn parse(json: &[u8]) -> Result<FilterConfig, ConfigError> {
     })
 }
 
-/// Whether the problem of a field may come from something that was removed from the object or list `broken`.
+/// Whether a problem may follow from a removal in the object or list `broken`.
 fn follows(field: &str, broken: &str) -> bool {
     match broken {
         "" => false,
@@ -117,17 +114,15 @@ fn follows(field: &str, broken: &str) -> bool {
     }
 }
 
-/// Reads another document of JSON as [`parse`] reads a configuration: the error names every field that is wrong.
-/// `whole` stands for the document itself in it.
+/// Reads another document, called `whole` in errors.
 ///
 /// # Errors
-/// If the text is not JSON, or does not have the type's shape.
+/// As [`parse`].
 pub fn read<T: DeserializeOwned>(json: &[u8], whole: &str) -> Result<T, ConfigError> {
     read::read_json(json, whole, |_| false).map_err(ConfigError::from)
 }
 
-/// How long any policy may honour a token after its session was last used. A retiring key and a fence must stay for
-/// this long.
+/// How long after its last use any policy may honour a token, and a retiring key and a fence must stay.
 #[must_use]
 pub fn longest_life(config: &FilterConfig) -> Duration {
     let lives = config.policies.values().map(|policy| {
@@ -140,14 +135,13 @@ pub fn longest_life(config: &FilterConfig) -> Duration {
     lives.max().unwrap_or(max_idle + max_idle / 10) + config.clock_skew.get()
 }
 
-/// How long sessions of a policy live after their last request, in the whole seconds that they are counted by
-/// ([`crate::census::Backend::live_for`]).
+/// [`life`] in whole seconds ([`crate::census::Backend::live_for`]).
 #[must_use]
 pub fn live_for(policy: &PolicyConfig, max_idle: GatewayDuration) -> u32 {
     whole_seconds(life(policy, max_idle))
 }
 
-/// How long sessions of a policy live after their last request.
+/// How long a session lives after its last request.
 #[must_use]
 pub fn life(policy: &PolicyConfig, max_idle: GatewayDuration) -> Duration {
     let timeout = policy.source.as_ref().map(|source| source.timeout);
@@ -155,8 +149,8 @@ pub fn life(policy: &PolicyConfig, max_idle: GatewayDuration) -> Duration {
     bound.unwrap_or(max_idle).get()
 }
 
-/// By how much tokens of sessions in use lag: they are renewed when they lag by a tenth of the idle bound. With an
-/// absolute timeout only, and in redirects only, they are not renewed.
+/// The lag of tokens in use: a tenth of the idle bound, or nothing if they are not renewed, because there is only an
+/// absolute timeout or only redirects.
 #[must_use]
 pub fn longest_lag(policy: &PolicyConfig, max_idle: GatewayDuration) -> Duration {
     let is_renewed = policy.query.is_none() || policy.tell.is_some();
@@ -166,8 +160,7 @@ pub fn longest_lag(policy: &PolicyConfig, max_idle: GatewayDuration) -> Duration
     }
 }
 
-/// After which time without use tokens of a policy are refused; `None` if only the time since the first one counts. An
-/// absolute timeout implies a bound: no session is idle for longer than it exists.
+/// The idle time after which tokens are refused; `None` with only an absolute timeout, which implies one.
 #[must_use]
 pub fn idle_bound(policy: &PolicyConfig, max_idle: GatewayDuration) -> Option<Duration> {
     let max_idle = policy.absolute_timeout.is_none().then_some(max_idle);

@@ -1,5 +1,3 @@
-//! The counters of a configuration, and which of them counts an outcome.
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -8,12 +6,12 @@ use crate::outcome::{self, KeyOutcome, RequestOutcome, ResponseOutcome};
 use crate::plan::KeyChange;
 use crate::{Filter, SessionError};
 
-/// The proxy's handle for each counter.
+/// The proxy's handles of a configuration's counters.
 #[derive(Debug)]
 pub struct Counters<Handle> {
     /// By [`Session::policy_index`](crate::Session::policy_index).
     policies: Vec<PolicyCounters<Handle>>,
-    /// Empty where the keyring is in a secret, which may change without a configuration.
+    /// Empty if the keyring is in a secret, which may change.
     keys: BTreeMap<KeyId, KeyCounters<Handle>>,
     /// By the index in [`OF_ALL`].
     of_all: Arc<[Handle]>,
@@ -21,7 +19,7 @@ pub struct Counters<Handle> {
 
 #[derive(Debug)]
 struct PolicyCounters<Handle> {
-    /// Of outcomes of requests and of responses, by their index, and of conflicts about the name.
+    /// Outcomes of requests and responses by index, then conflicts about the name.
     always: Arc<[Handle]>,
     /// `None` without a table.
     evicted: Option<Arc<[Handle]>>,
@@ -36,7 +34,7 @@ struct KeyCounters<Handle> {
     outcomes: Arc<[Handle]>,
 }
 
-/// The counters that no policy and no key has.
+/// Counters of no policy or key.
 const OF_ALL: [&str; 5] = [
     outcome::HOST_ERRORS,
     outcome::UNKNOWN_SESSIONS,
@@ -45,8 +43,7 @@ const OF_ALL: [&str; 5] = [
     outcome::UNKNOWN_ROUTE_CONFIGS,
 ];
 
-/// The counters that configurations have defined. Whenever a wasm filter defines a counter, Envoy makes another id for
-/// it and keeps that as long as the VM, which outlives configurations. So the next configuration takes the same ones.
+/// The defined counters, for reuse: Envoy keeps another id for each definition of a wasm filter for the VM's life.
 #[derive(Debug)]
 pub struct Defined<Handle>(BTreeMap<String, Arc<[Handle]>>);
 
@@ -57,7 +54,7 @@ impl<Handle> Default for Defined<Handle> {
 }
 
 impl<Handle> Defined<Handle> {
-    /// The counters of these names, which are the same whenever the first one is.
+    /// The counters of these names, which the first name determines.
     fn of<E>(&mut self, names: &[String], define: &impl Fn(&str) -> Result<Handle, E>) -> Result<Arc<[Handle]>, E> {
         if let Some(defined) = names.first().and_then(|first| self.0.get(first)) {
             return Ok(Arc::clone(defined));
@@ -70,10 +67,10 @@ impl<Handle> Defined<Handle> {
 }
 
 impl<Handle> Counters<Handle> {
-    /// Defines all counters that are not yet, so that each is 0 from the start. `define` takes the name of a counter.
+    /// Defines the missing counters, so that each is 0 from the start.
     ///
     /// # Errors
-    /// If `define` fails, with its first error.
+    /// With the first error of `define`.
     pub fn define<E>(
         filter: &Filter,
         defined: &mut Defined<Handle>,
@@ -109,12 +106,10 @@ impl<Handle> Counters<Handle> {
         })
     }
 
-    /// The counter of a request outcome. `policy` is the [`Session::policy_index`](crate::Session::policy_index).
     pub(crate) fn request(&self, policy: usize, outcome: RequestOutcome) -> Option<&Handle> {
         self.policies.get(policy)?.always.get(outcome.index())
     }
 
-    /// The counter of a response outcome; `None` if the outcome is not counted.
     pub(crate) fn response(&self, policy: usize, outcome: ResponseOutcome) -> Option<&Handle> {
         let index = RequestOutcome::COUNT + outcome.index()?;
         self.policies.get(policy)?.always.get(index)
@@ -135,22 +130,19 @@ impl<Handle> Counters<Handle> {
         given.into_iter().chain(left)
     }
 
-    /// The counter of conflicts about the session's name.
     pub(crate) fn name_conflicts(&self, policy: usize) -> Option<&Handle> {
         self.policies.get(policy)?.always.last()
     }
 
-    /// The counter of sessions that had to go from a full table.
     pub(crate) fn evicted(&self, policy: usize) -> Option<&Handle> {
         self.policies.get(policy)?.evicted.as_ref()?.first()
     }
 
-    /// The counter of moves that did not come about.
     pub(crate) fn refused_moves(&self, policy: usize) -> Option<&Handle> {
         self.policies.get(policy)?.refused_moves.as_ref()?.first()
     }
 
-    /// The counter for the reason why a request has no session.
+    /// The counter of an error.
     #[must_use]
     pub fn error(&self, error: &SessionError) -> Option<&Handle> {
         self.of_all(match error {
@@ -160,19 +152,19 @@ impl<Handle> Counters<Handle> {
         })
     }
 
-    /// The counter of requests for which the proxy did not answer.
+    /// The counter of [`outcome::HOST_ERRORS`].
     #[must_use]
     pub fn host_errors(&self) -> Option<&Handle> {
         self.of_all(outcome::HOST_ERRORS)
     }
 
-    /// The counter of secrets that hold no keyring.
+    /// The counter of [`outcome::REFUSED_SECRETS`].
     #[must_use]
     pub fn refused_secrets(&self) -> Option<&Handle> {
         self.of_all(outcome::REFUSED_SECRETS)
     }
 
-    /// The counter of requests whose route has a configuration that is not this filter's.
+    /// The counter of [`outcome::UNKNOWN_ROUTE_CONFIGS`].
     #[must_use]
     pub fn unknown_route_configs(&self) -> Option<&Handle> {
         self.of_all(outcome::UNKNOWN_ROUTE_CONFIGS)
@@ -191,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// Of a configuration with these policies, and the names that it defines.
+    /// With the names that are defined.
     fn counters(defined: &mut Defined<String>, policies: &Value) -> (Counters<String>, Vec<String>) {
         let config = json!({
             "keys": [{"id": 1, "inline": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}],

@@ -1,5 +1,3 @@
-//! The end of a session, where the application says it.
-
 use crate::application::SetCookies;
 use crate::bound_policy::BoundPolicy;
 use crate::cache_control;
@@ -10,11 +8,10 @@ use crate::plan::HeaderEdit;
 use crate::time::Timestamp;
 use crate::view::{ResponseView, ViewError};
 
-/// In lower case. The header says what of the site a browser forgets (W3C Clear Site Data, section 3.1).
+/// What of the site a browser forgets (W3C Clear Site Data, section 3.1).
 const CLEAR_SITE_DATA: &str = "clear-site-data";
 
 impl End {
-    /// Whether the application ends the session with this response.
     pub(crate) fn is_said<R: ResponseView>(
         &self,
         cookies: &SetCookies<'_, R>,
@@ -31,15 +28,13 @@ impl End {
     }
 }
 
-/// Whether a list of quoted words has the one for cookies, or the one for all.
 fn clears_cookies(field: &[u8]) -> bool {
     let mut words = field.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     words.any(|word| word == br#""cookies""# || word == br#""*""#)
 }
 
-/// The edits that delete the cookie of a session, whether or not the client sent it: with a request from another site
-/// it sends none. `former`: the name that the cookie
-/// had before, if it did so under that.
+/// The edits that delete a session's cookie, also if a request from another site did not bring it. `former`: the
+/// client's former name of it.
 pub(crate) fn edits(
     bound_policy: &BoundPolicy,
     former: Option<&str>,
@@ -55,7 +50,7 @@ pub(crate) fn edits(
         .map(|name| HeaderEdit::Add("set-cookie", cookie.deletion(name, https).into_bytes()))
         .collect();
     if !policy.keep_cache_control {
-        // A cache would end the sessions of others.
+        // A cache would end others' sessions.
         edits.extend(cache_control::edits(response, false)?);
     }
     Ok(edits)

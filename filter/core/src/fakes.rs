@@ -17,12 +17,9 @@ use crate::time::Timestamp;
 use crate::token::Destination;
 use crate::view::{self, Answer, RequestView, ResponseView, ViewError};
 
-/// The metadata of the route, unless a test says otherwise: a policy and a scope.
 pub const SESSION: &str = "shop/cart";
-/// The cluster that the route leads to, unless a test says otherwise.
 pub const CLUSTER: &str = "backends";
 
-/// The questions, in order.
 #[derive(Debug, Clone)]
 struct Questions {
     /// `None` if they are not recorded.
@@ -70,7 +67,6 @@ impl Questions {
     }
 }
 
-/// Says where a session may restart, as [`RequestView::may_leave`] does.
 type Restart = dyn Fn(&Backend, Timestamp) -> Option<SocketAddr> + Send + Sync;
 
 #[derive(Clone)]
@@ -91,14 +87,12 @@ pub struct Request {
     virtual_host: Option<Vec<u8>>,
     cluster: Option<Vec<u8>>,
     cluster_session: Option<Vec<u8>>,
-    /// The clusters that sessions can be led to.
     destinations: Vec<String>,
     led: Option<Destination>,
-    /// Whether the proxy matches the request again only after the filter returns.
+    /// After the filter returns.
     rerouted_later: bool,
     client: Option<Vec<u8>>,
     headers: BTreeMap<String, Vec<u8>>,
-    /// What all other headers are.
     other_headers: Option<Vec<u8>>,
     unanswered: Option<&'static Unanswered>,
     may_leave: Option<MayLeave>,
@@ -106,7 +100,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// A plain HTTP request on a route with the metadata [`SESSION`].
+    /// Plain HTTP, on a route with the metadata [`SESSION`].
     pub fn new() -> Self {
         Self {
             route_session: Some(SESSION.into()),
@@ -135,7 +129,6 @@ impl Request {
         }
     }
 
-    /// A request on a route without metadata and without a name.
     pub fn on_nameless_route() -> Self {
         Self {
             route_session: None,
@@ -165,7 +158,6 @@ impl Request {
         }
     }
 
-    /// The metadata of the cluster.
     pub fn cluster_session(self, metadata: &str) -> Self {
         Self {
             cluster_session: Some(metadata.into()),
@@ -173,7 +165,6 @@ impl Request {
         }
     }
 
-    /// The clusters that sessions can be led to.
     pub fn destinations(self, clusters: &[&str]) -> Self {
         Self {
             destinations: clusters.iter().map(ToString::to_string).collect(),
@@ -181,7 +172,6 @@ impl Request {
         }
     }
 
-    /// The proxy matches the request again only after the filter returns.
     pub fn rerouted_later(self) -> Self {
         Self {
             rerouted_later: true,
@@ -189,7 +179,7 @@ impl Request {
         }
     }
 
-    /// A request of this id, of an adapter that remembers requests without a response here.
+    /// Of an adapter that remembers requests without a response here.
     pub fn remembered(self, unanswered: &'static Unanswered, id: &str) -> Self {
         Self {
             unanswered: Some(unanswered),
@@ -197,7 +187,6 @@ impl Request {
         }
     }
 
-    /// Where sessions may restart.
     pub fn may_leave(self, to: impl Fn(&Backend, Timestamp) -> Option<SocketAddr> + Send + Sync + 'static) -> Self {
         Self {
             may_leave: Some(MayLeave(Arc::new(to))),
@@ -205,12 +194,12 @@ impl Request {
         }
     }
 
-    /// The same request, begun again by the proxy.
+    /// Begun again by the proxy.
     pub fn redirected(self) -> Self {
         self.header("x-envoy-original-url", "http://shop/from")
     }
 
-    /// A request of the client at this address, `ip:port`.
+    /// The client's `ip:port`.
     pub fn client(self, address: &(impl AsRef<[u8]> + ?Sized)) -> Self {
         Self {
             client: Some(address.as_ref().to_vec()),
@@ -235,7 +224,6 @@ impl Request {
         self
     }
 
-    /// Every header that is not set otherwise is this field.
     pub fn other_headers(self, field: &str) -> Self {
         Self {
             other_headers: Some(field.into()),
@@ -255,13 +243,11 @@ impl Request {
         self
     }
 
-    /// The questions so far.
     #[must_use]
     pub fn asked(&self) -> Vec<String> {
         self.questions.asked()
     }
 
-    /// The destination that it is led to.
     #[must_use]
     pub fn led(&self) -> Option<Destination> {
         self.led
@@ -330,15 +316,13 @@ pub struct Response {
     cluster: Option<Vec<u8>>,
     cluster_session: Option<Vec<u8>>,
     headers: Vec<(String, Vec<u8>)>,
-    /// Whether the request came over HTTPS.
     https: Cell<bool>,
-    /// The next random bytes.
     nonce: Cell<[u8; 4]>,
     questions: Questions,
 }
 
 impl Response {
-    /// A response of this backend. The proxy does not know whether it is the one that was asked for.
+    /// The proxy does not know whether this backend is the one that was asked for.
     pub fn by(host: &str) -> Self {
         Self {
             other_host: true,
@@ -353,7 +337,6 @@ impl Response {
         }
     }
 
-    /// The proxy knows that the host that was asked for answered.
     pub fn surely_as_asked(self) -> Self {
         Self {
             other_host: false,
@@ -361,7 +344,7 @@ impl Response {
         }
     }
 
-    /// A response of a backend without an IP address.
+    /// Without an IP address.
     pub fn by_a_pipe() -> Self {
         Self {
             address: None,
@@ -369,7 +352,7 @@ impl Response {
         }
     }
 
-    /// A reply of the proxy with these details. The proxy still has the address of the host that it tried.
+    /// The proxy's own reply, with the address of the host that it tried.
     pub fn local(status: u16, details: &str, tried: &str) -> Self {
         Self {
             details: Some(details.into()),
@@ -377,7 +360,6 @@ impl Response {
         }
     }
 
-    /// The random bytes begin with these.
     pub fn nonce(self, nonce: [u8; 4]) -> Self {
         self.nonce.set(nonce);
         self
@@ -394,7 +376,6 @@ impl Response {
         }
     }
 
-    /// The metadata of the cluster.
     pub fn cluster_session(self, metadata: &str) -> Self {
         Self {
             cluster_session: Some(metadata.into()),
@@ -407,31 +388,26 @@ impl Response {
         self.header(":status", &status.to_string())
     }
 
-    /// Makes this the response to a request.
     pub fn answer(&self, request: &Request) {
         let scheme = request.headers.get(":scheme");
         self.https.set(scheme.is_some_and(|scheme| view::is_https(scheme)));
     }
 
-    /// Adds a field.
     pub fn header(mut self, name: &str, value: &(impl AsRef<[u8]> + ?Sized)) -> Self {
         self.headers.push((name.to_owned(), value.as_ref().to_vec()));
         self
     }
 
-    /// The proxy does not answer this question.
     pub fn broken(mut self, what: &'static str) -> Self {
         self.questions.broken = Some(what);
         self
     }
 
-    /// Questions are not recorded, for benchmarks.
     pub fn unrecorded(mut self) -> Self {
         self.questions.asked = None;
         self
     }
 
-    /// The questions so far.
     #[must_use]
     pub fn asked(&self) -> Vec<String> {
         self.questions.asked()

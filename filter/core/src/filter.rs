@@ -1,4 +1,4 @@
-//! A filter is a configuration in force. It finds the session that a request belongs to.
+//! The configuration in force, which finds the session of a request.
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -15,7 +15,6 @@ use crate::source::{Rules, Table};
 use crate::token::TokenMemory;
 use crate::view::{RequestView, ViewError};
 
-/// The scope of sessions on a route without a name.
 const DEFAULT_SCOPE: &[u8] = b"default";
 
 /// A configuration in force.
@@ -23,39 +22,39 @@ const DEFAULT_SCOPE: &[u8] = b"default";
 pub struct Filter {
     config: Arc<Compiled>,
     limits: Arc<Limits>,
-    /// `None` until the secret that holds it arrives.
+    /// `None` until the secret with it arrives.
     keyring: Option<Keyring>,
     /// The default policy, if the configuration gives its scope.
     default: Option<Arc<BoundPolicy>>,
     bound_policies: BoundPolicies,
-    /// Of one with keys. Goes last.
+    /// Only with keys. Dropped last.
     _stack: Option<StackWipe>,
 }
 
-/// Overwrites what calls left on the stack, when it is dropped: states of keys are among it, which were moved from one
-/// place to another. Whether later calls overwrite the same places depends on how the compiler lays them out.
+/// Overwrites the stack when dropped, because states of keys were moved through it, and later calls may not reach the
+/// same places.
 #[derive(Debug)]
 struct StackWipe;
 
 impl Drop for StackWipe {
     fn drop(&mut self) {
-        /// Of 16 bytes. More than any call of the filter takes.
+        /// Words of 16 bytes: more than any call of the filter takes.
         const WORDS: usize = 4096;
         wipe_stack::<WORDS>();
     }
 }
 
-/// Why a request has no session although its route is configured for one.
+/// Why a request has no session although its route should have one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
     /// The proxy did not answer.
     #[error(transparent)]
     View(#[from] ViewError),
-    /// The keyring is in a secret that has not arrived.
+    /// The secret with the keyring has not arrived.
     #[error("no keyring yet: the secret that sdsKeys names is not there, or holds none")]
     NoKeys,
-    /// The metadata of the route or cluster names no policy of the configuration.
+    /// The metadata name no policy of the configuration.
     #[error(
         "filter_metadata.limpet.session: expected <policy>/<scope> with a policy of the filter's configuration, \
          @split/, @specifier/ or @destination/ in front of that, or @destination (of a cluster: <policy>/<scope>, or \
@@ -68,7 +67,7 @@ impl Filter {
     /// Checks a configuration and puts it in force.
     ///
     /// # Errors
-    /// If the configuration is invalid, with every problem of it.
+    /// If the configuration is invalid, with every problem.
     pub fn new(config: &FilterConfig, environment: Environment<'_>) -> Result<(Self, Vec<Warning>), ConfigError> {
         match (config::keyring(config, environment), config::compile(config)) {
             (Ok((keyring, mut warnings)), Ok(compiled)) => {
@@ -79,11 +78,10 @@ impl Filter {
         }
     }
 
-    /// Checks a configuration whose keyring is in a secret that arrives later. Until [`Filter::with_keys`], every
-    /// session is [`SessionError::NoKeys`].
+    /// Checks a configuration whose keyring arrives in a secret, by [`Filter::with_keys`].
     ///
     /// # Errors
-    /// If the configuration is invalid, with every problem of it, or if its keyring is not in a secret.
+    /// If the configuration is invalid, with every problem, or its keyring is not in a secret.
     pub fn without_keys(config: &FilterConfig) -> Result<Self, ConfigError> {
         match (config::in_secret(config), config::compile(config)) {
             (Ok(()), Ok(config)) => Ok(Self::keyless(config)),
@@ -130,7 +128,7 @@ impl Filter {
     /// [`config::parse`] and [`Filter::new`] in one.
     ///
     /// # Errors
-    /// If `json` is not a configuration or the configuration is invalid.
+    /// If `json` is not a configuration or is invalid.
     pub fn from_json(json: &[u8], environment: Environment<'_>) -> Result<(Self, Vec<Warning>), ConfigError> {
         Self::new(&config::parse(json)?, environment)
     }
@@ -140,7 +138,7 @@ impl Filter {
         self.config.policies.keys().map(String::as_str)
     }
 
-    /// Says where the tables of policies live whose sessions addresses hold. Without this, each has one in memory.
+    /// Sets the place of tables of sessions by address; by default, memory.
     pub fn keep_tables(&self, table: impl Fn(&str, &Rules) -> Arc<dyn Table>) {
         for policy in self.config.policies.values() {
             if let Some(source) = policy.carrier.source() {
@@ -149,8 +147,7 @@ impl Filter {
         }
     }
 
-    /// Whether a time that is late by this much makes no difference to speak of: at most a hundredth of each timeout,
-    /// and of how far clocks may differ.
+    /// Whether a time this late hardly matters: at most a hundredth of each timeout and of `clockSkew`.
     #[must_use]
     pub fn bears_late_time(&self, by: Duration) -> bool {
         let times = self.config.policies.values().flat_map(|policy| {
@@ -162,46 +159,42 @@ impl Filter {
         times.chain([self.config.clock_skew]).all(|time| time >= by * 100)
     }
 
-    /// Lets it remember verified tokens: 512 of them, in 80 KB. What becomes of a request is the same.
+    /// Remembers up to 512 verified tokens, in 80 KB.
     pub fn remember_tokens(&self) {
         self.limits.tokens.get_or_init(TokenMemory::default);
     }
 
-    /// Whether addresses hold the sessions of the policy of this name.
     pub(crate) fn has_table(&self, policy: &str) -> bool {
         let policy = self.config.policies.get(policy);
         policy.is_some_and(|policy| policy.carrier.source().is_some())
     }
 
-    /// Whether the application moves the sessions of the policy of this name.
     pub(crate) fn has_moves(&self, policy: &str) -> bool {
         let policy = self.config.policies.get(policy);
         policy.is_some_and(|policy| policy.moves.is_some())
     }
 
-    /// The keyring, unless it is in a secret that has not arrived.
     pub(crate) fn keyring(&self) -> Option<&Keyring> {
         self.keyring.as_ref()
     }
 
-    /// How the adapter tells the controller of the sessions that it sees; `None` if it does not.
+    /// How the adapter reports sessions, if it does.
     #[must_use]
     pub fn report_sessions(&self) -> Option<&ReportSessionsConfig> {
         self.config.report_sessions.as_ref()
     }
 
-    /// Whether the adapter writes the outcome to [`crate::outcome::FILTER_STATE`] for access logs.
+    /// Whether the adapter writes [`crate::outcome::FILTER_STATE`].
     #[must_use]
     pub fn access_log(&self) -> bool {
         self.config.access_log
     }
 
-    /// The session that a request belongs to; `None` if its route has no sessions. The adapter does not touch such a
-    /// request.
+    /// The session of a request. The adapter does not touch a request without one.
     ///
     /// # Errors
-    /// If the proxy does not answer, the keyring has not arrived, or the metadata names no policy. The adapter does not
-    /// touch such a request, either.
+    /// If the proxy does not answer, the keyring has not arrived, or the metadata name no policy. The adapter does not
+    /// touch the request.
     pub fn session(&self, request: &impl RequestView) -> Result<Option<Session>, SessionError> {
         let mut split = None;
         let bound_policy = match request.route_session()? {
@@ -209,7 +202,7 @@ impl Filter {
                 let (name, how) = without_split(&metadata);
                 split = how;
                 let known = || self.bound_policies.get(name);
-                // The name of a cluster's session has the cluster in it.
+                // The name of a cluster's session contains the cluster.
                 match (how != Some(Split::Destinations)).then(known).flatten() {
                     Some(bound_policy) => Some(bound_policy),
                     None => self.session_of_route(&metadata, request)?,
@@ -224,7 +217,7 @@ impl Filter {
         Ok(bound_policy.map(|bound_policy| Session::new(bound_policy, split)))
     }
 
-    /// The session that the metadata of the route name; `None` if they leave it to a cluster that defines none.
+    /// The session that the route's metadata name; `None` if they leave it to a cluster that defines none.
     fn session_of_route(
         &self,
         metadata: &[u8],
@@ -236,7 +229,6 @@ impl Filter {
         }
     }
 
-    /// The session that the cluster of the route defines; `None` if the cluster defines none.
     fn session_of_destination(&self, request: &impl RequestView) -> Result<Option<Arc<BoundPolicy>>, SessionError> {
         let Some(metadata) = request.cluster_session()? else {
             return Ok(None);
@@ -245,8 +237,8 @@ impl Filter {
             Some(bound_policy) => bound_policy,
             None if is_none(&metadata) => return Ok(None),
             None => match RouteSession::parse(&metadata) {
-                // The scope must be given: the name of the route, its default elsewhere, differs between the routes to
-                // a cluster.
+                // The scope must be given: the route's name, its default elsewhere, differs between the routes to a
+                // cluster.
                 session @ Ok(RouteSession::Rule {
                     scope: Some(_),
                     split: None,
@@ -278,7 +270,6 @@ impl Filter {
         self.bound_policy(policy, &scope).map(Some)
     }
 
-    /// The session that a route's policy makes in the cluster of the request; `None` if the cluster has none.
     fn session_in_cluster(
         &self,
         policy: &Arc<Policy>,
@@ -288,7 +279,7 @@ impl Filter {
         if request.cluster_session()?.is_some_and(|session| is_none(&session)) {
             return Ok(None);
         }
-        // No cluster is chosen where the route leads to none.
+        // The route leads to no cluster.
         let Some(cluster) = request.cluster_name()? else {
             return Ok(None);
         };
@@ -340,7 +331,6 @@ impl Filter {
         let name = [policy.name.as_bytes(), b"/", scope].concat();
         match self.bound_policies.get(&name) {
             Some(bound_policy) => Ok(bound_policy),
-            // Bound without a lock.
             None => Ok(self.bound_policies.keep(&name, self.bind(policy, scope)?)),
         }
     }
@@ -365,7 +355,6 @@ fn unknown(metadata: &[u8]) -> SessionError {
     SessionError::UnknownSession(String::from_utf8_lossy(metadata).into_owned())
 }
 
-/// The scope if the configuration gives none: the name of the route.
 fn route_scope(request: &impl RequestView) -> Result<Vec<u8>, ViewError> {
     let name = request.route_name()?.unwrap_or_default();
     Ok(scope_of_route(&name).to_vec())

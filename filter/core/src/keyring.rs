@@ -14,11 +14,11 @@ pub(crate) use secret::{MADE, wipe_stack};
 
 use crate::siv::HmacKey;
 
-/// The HKDF labels (RFC 5869 `info`). Changing one requires a new token version.
+/// HKDF labels (RFC 5869 `info`). A change requires a new token version.
 const MAC_LABEL: &[u8] = b"limpet token v1 mac";
 const ENCIPHER_LABEL: &[u8] = b"limpet token v1 encipher";
 
-/// Identifies a key in a keyring, or a key-encryption key. The second byte of every token and of every wrapped keyring.
+/// The id of a key or key-encryption key: the second byte of tokens and wrapped keyrings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId(pub u8);
 
@@ -33,11 +33,11 @@ impl fmt::Display for KeyId {
 pub enum KeyState {
     /// Signs new tokens and verifies its own.
     Signing,
-    /// Verifies only, until every Envoy has the key and it can sign.
+    /// Verifies only, until every Envoy has the key.
     Verifying,
     /// Verifies only. Its tokens are renewed under the signing key.
     Retiring,
-    /// Verifies nothing: others may know its secret, which is forgotten. Only the id stays, for the counters.
+    /// Verifies nothing: others may know its secret. The id stays for the counters.
     Revoked,
 }
 
@@ -46,24 +46,24 @@ impl KeyState {
     pub const ALL: [Self; 4] = [Self::Signing, Self::Verifying, Self::Retiring, Self::Revoked];
 }
 
-/// A key with its secret, as it is stored.
+/// A key as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The id, which is unique in a keyring.
+    /// The id, unique in a keyring.
     pub id: KeyId,
     /// The phase of the key.
     pub state: KeyState,
-    /// The secret from which the other keys are derived; `None` if the key is revoked, and only then.
+    /// The secret from which other keys are derived; `None` exactly if the key is revoked.
     pub secret: Option<Secret>,
 }
 
-/// A key, ready for use. It is not revoked.
+/// A key ready for use, not revoked.
 pub struct Key {
     pub(crate) id: KeyId,
     pub(crate) state: KeyState,
-    /// Behind a pointer, because a key that moves would leave a copy behind.
+    /// Boxed, because a key that moves would leave a copy behind.
     pub(crate) mac: Box<HmacKey>,
-    /// Shared by all scopes, so that it stays in the CPU's caches however many there are.
+    /// Shared by all scopes, so that it stays in the CPU's caches.
     pub(crate) encipher: Arc<HmacKey>,
 }
 
@@ -93,7 +93,7 @@ impl fmt::Debug for Key {
 #[derive(Debug)]
 pub struct Keyring {
     signing: Key,
-    /// In the order of their ids.
+    /// By id.
     others: Vec<Key>,
     revoked: Arc<BTreeSet<KeyId>>,
 }
@@ -120,7 +120,7 @@ pub enum KeyringError {
 }
 
 impl Keyring {
-    /// A keyring of these keys, in any order.
+    /// A keyring of these keys.
     ///
     /// # Errors
     /// If not exactly one key signs, two keys have the same id, or one is revoked.
@@ -129,7 +129,7 @@ impl Keyring {
         Self::checked(keys, BTreeSet::new())
     }
 
-    /// A keyring of these entries, in any order.
+    /// A keyring of these entries.
     ///
     /// # Errors
     /// If they do not form a keyring.
@@ -161,7 +161,7 @@ impl Keyring {
         &self.signing
     }
 
-    /// The keys that only verify, in the order of their ids.
+    /// The keys that only verify, by id.
     #[must_use]
     pub fn others(&self) -> &[Key] {
         &self.others
@@ -181,7 +181,6 @@ impl Keyring {
     }
 }
 
-/// Checks that entries form a keyring.
 fn check_entries(entries: &[Entry]) -> Result<(), KeyringError> {
     check(
         entries
@@ -190,7 +189,7 @@ fn check_entries(entries: &[Entry]) -> Result<(), KeyringError> {
     )
 }
 
-/// Checks that keys with these ids and states, and with or without secrets, form a keyring.
+/// Checks that keys form a keyring. `bool`: whether there is a secret.
 fn check(keys: impl Iterator<Item = (KeyId, KeyState, bool)>) -> Result<(), KeyringError> {
     let mut ids = BTreeSet::new();
     let mut signing = 0;

@@ -1,23 +1,23 @@
 //! What a session is.
 //!
-//! This crate knows no proxy, no clock and no source of randomness. An adapter passes a view of a request or response
-//! and the time to it, and does what the plan that it returns calls for:
+//! This crate knows no proxy, no clock and no randomness. An adapter passes the time and a view of a request or
+//! response, and carries out the plan that it gets:
 //!
 //! ```text
 //! configuration -> Filter --session(request)--> Session --on_request--> RequestPlan  --carry_out--> Actions
 //!                                                       --on_response-> ResponsePlan --carry_out--> Actions
 //! ```
 //!
-//! - [`config`]: the schema of the configuration, and all checks on it.
+//! - [`config`]: the configuration's schema and checks.
 //! - [`Filter`]: a configuration in force; it finds the policy and scope of a request.
-//! - [`RouteSession`]: what the metadata of a route says about its sessions.
-//! - [`Specifier`]: what chooses the cluster of a split, where the proxy lets the filter do that.
+//! - [`RouteSession`]: the sessions in a route's metadata.
+//! - [`Specifier`]: chooses the cluster of a split, if the proxy allows it.
 //! - [`Session`]: one request and its response.
-//! - [`view`]: the questions that an adapter answers. [`Actions`]: what it does for a plan.
-//! - [`token`]: what a client carries, sealed or signed and bound to its scope. [`keyring`]: the keys for it.
-//! - [`carrier`]: the cookie, header or query that a token travels in. [`source`]: the table of sessions without one.
-//! - [`envoy`]: headers, metadata keys and other names that the filter and Envoy's configuration share.
-//! - `fakes`: a proxy for tests, by the feature of that name.
+//! - [`view`]: the questions to an adapter. [`Actions`]: what it does for a plan.
+//! - [`token`]: what a client carries, sealed or signed and bound to its scope. [`keyring`]: its keys.
+//! - [`carrier`]: the cookie, header or query of a token. [`source`]: the table of sessions without one.
+//! - [`envoy`]: names that the filter and Envoy's configuration share.
+//! - `fakes`: a proxy for tests (a feature).
 //! - [`census`]: the living sessions of each backend.
 //! - [`address`]: addresses of backends as Envoy writes them.
 //! - [`outcome`]: the words of metrics and access logs. [`Counters`]: the counters of a configuration.

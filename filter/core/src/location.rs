@@ -1,5 +1,4 @@
-//! Redirects of the application to its own host, for policies that put the token into their `Location`. A client that
-//! follows has no other place to keep the token of a query.
+//! Redirects of the application to its own host, which get the token of a query, because clients keep it nowhere else.
 
 use std::borrow::Cow;
 
@@ -10,18 +9,15 @@ use crate::view::{RequestView, ResponseView, ViewError};
 
 const LOCATION: &str = "location";
 
-/// The statuses that browsers follow.
 const REDIRECTS: [&[u8]; 5] = [b"301", b"302", b"303", b"307", b"308"];
 
-/// A `Location` that gets the token.
 #[derive(Debug)]
 pub(crate) struct Location<'a, 'r> {
-    /// The name of the parameter.
     name: &'a str,
     url: Cow<'r, [u8]>,
 }
 
-/// The `:authority` of a request, if redirects to it get the token.
+/// The `:authority`, if redirects to it get the token.
 pub(crate) fn authority(policy: &Policy, request: &impl RequestView) -> Result<Option<Box<[u8]>>, ViewError> {
     if !matches!(policy.carrier, Carrier::Query { redirects: true, .. }) {
         return Ok(None);
@@ -31,7 +27,7 @@ pub(crate) fn authority(policy: &Policy, request: &impl RequestView) -> Result<O
 }
 
 impl<'a, 'r> Location<'a, 'r> {
-    /// `None` unless the response to a request of this authority is a redirect to the same host.
+    /// Finds a `Location` that gets the token; `None` unless the response is a redirect to the same host.
     pub(crate) fn find(
         policy: &'a Policy,
         authority: Option<&[u8]>,
@@ -51,7 +47,6 @@ impl<'a, 'r> Location<'a, 'r> {
         Ok(leads_back.then_some(Self { name, url }))
     }
 
-    /// The edit that puts the token into the URL.
     pub(crate) fn with(&self, token: &str) -> HeaderEdit<'a> {
         HeaderEdit::Set(LOCATION, query::with(&self.url, self.name, token))
     }

@@ -1,9 +1,8 @@
 //! Sessions that their application moves: a response names another backend of the cluster, and the next token names it.
+//! See design/session-rules.md.
 //!
-//! Envoy tells a filter nothing of a cluster's hosts. Unless the configuration lists them, an address is taken at its
-//! word. The token says that its session is *moving*: it is not known yet whether the backend is one of the cluster,
-//! and there. The next request of a moving session is never strict. If the backend answers it, the session has arrived,
-//! and its token is renewed. If another one does, the move is refused, and the session goes on there.
+//! Unless the configuration lists hosts, an address counts as given. Until that backend answers, the session is
+//! *moving*, and its requests are not strict. If another answers, the move is refused, and the session continues there.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -17,24 +16,23 @@ use crate::time::Timestamp;
 use crate::token::Claims;
 use crate::view::{ResponseView, ViewError};
 
-/// The longest value that may name a backend: a pod's name.
+/// Bytes of the longest name of a backend: a pod's.
 const MAX_LEN: usize = 253;
 
-/// How much of a value the log shows.
+/// Bytes of a value that the log shows.
 const SHOWN: usize = 64;
 
-/// What a response says about another backend for its session.
+/// The other backend that a response names for its session.
 #[derive(Debug)]
 pub(crate) struct Wish<'a, 'r> {
     bound_policy: &'a BoundPolicy,
     moves: &'a Moves,
     fields: Vec<Cow<'r, [u8]>>,
-    /// Why it is refused if it is not carried out; `None` if there is nothing to carry out.
+    /// Why it is refused unless it is carried out; `None` if there is nothing to do.
     refusal: Option<String>,
 }
 
 impl<'a, 'r> Wish<'a, 'r> {
-    /// `None` if the response says nothing.
     pub(crate) fn find(
         bound_policy: &'a BoundPolicy,
         response: &'r impl ResponseView,
@@ -47,12 +45,12 @@ impl<'a, 'r> Wish<'a, 'r> {
             bound_policy,
             moves,
             fields,
-            // Replies of Envoy's own, for example, preflights, and responses that end the session.
+            // For example, Envoy's own replies, preflights, and responses that end the session.
             refusal: Some("the response has no session that could move".to_owned()),
         }))
     }
 
-    /// The backend of this cluster to move to; `None` if there is none, or if it is `answered`.
+    /// A backend of this cluster other than `answered`.
     pub(crate) fn target(&mut self, cluster: &[u8], answered: SocketAddr, now: Timestamp) -> Option<SocketAddr> {
         match self.named(cluster, now) {
             Ok(host) if host != answered => return Some(host),
@@ -92,7 +90,6 @@ impl<'a, 'r> Wish<'a, 'r> {
         Ok(host)
     }
 
-    /// Takes the header out of the response, and says whether the wish was refused.
     pub(crate) fn take_out(self, plan: &mut ResponsePlan<'a>) {
         plan.edits.push(HeaderEdit::Remove(&self.moves.header));
         if let Some(why) = self.refusal.filter(|_| plan.outcome != ResponseOutcome::Moved) {
@@ -101,7 +98,7 @@ impl<'a, 'r> Wish<'a, 'r> {
     }
 }
 
-/// The end of a move, if another backend `answered` than the one that the application named.
+/// A refused move, if another backend `answered` than the named one.
 pub(crate) fn to_nowhere(bound_policy: &BoundPolicy, claims: &Claims, answered: SocketAddr) -> Option<RefusedMove> {
     let moves = bound_policy.policy.moves.as_ref()?;
     let named = Some(claims.host).filter(|named| claims.is_moving() && *named != answered)?;
@@ -109,7 +106,7 @@ pub(crate) fn to_nowhere(bound_policy: &BoundPolicy, claims: &Claims, answered: 
     Some(refused(bound_policy, moves, &why))
 }
 
-/// A move that is refused, with a line for the log if it is the first one of the policy.
+/// A refused move, with a line for the log if it is the policy's first.
 fn refused(bound_policy: &BoundPolicy, moves: &Moves, why: &str) -> RefusedMove {
     let line = || format!("policy {}: {}: {why}", bound_policy.policy.name, moves.header);
     RefusedMove {
@@ -117,7 +114,6 @@ fn refused(bound_policy: &BoundPolicy, moves: &Moves, why: &str) -> RefusedMove 
     }
 }
 
-/// The beginning of a value, for the log.
 fn shown(value: &[u8]) -> String {
     let (beginning, rest) = value.split_at_checked(SHOWN).unwrap_or((value, &[]));
     let more = if rest.is_empty() { "" } else { " and more" };

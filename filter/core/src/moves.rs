@@ -1,13 +1,10 @@
-//! How the application of a policy moves sessions (`moved`).
-
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What is known of the moves of a policy, for all requests.
+/// The moves of a policy, shared by its requests.
 #[derive(Debug)]
 pub(crate) struct Moves {
     /// The response header, in lower case.
     pub(crate) header: String,
-    /// Whether the log has a line about a refused move.
     said: AtomicBool,
 }
 
@@ -19,7 +16,7 @@ impl Moves {
         }
     }
 
-    /// Remembers a refused move. Whether it is the first one of the policy.
+    /// Notes a refused move. Returns whether it is the policy's first.
     pub(crate) fn refuse(&self) -> bool {
         !self.said.swap(true, Ordering::Relaxed)
     }

@@ -1,9 +1,8 @@
 //! The application's own cookie or header of a session's name, where the name is the filter's (mode `insert`).
 //!
-//! A client keeps one value under a name. The filter's wins: the application's is removed from responses, as it is from
-//! requests. To look at every response would cost every session a question, so a response is looked at if it carries a
-//! token: all of them, once an application has set such a name, or a client has brought a value that no filter has
-//! made.
+//! A client keeps one value, so the application's is removed. A look at every response would cost each session a
+//! question, so only responses with a token are checked, and all once an application set such a name, or a client
+//! brought a value that no filter made.
 
 use crate::bound_policy::BoundPolicy;
 use crate::carrier::set_cookie;
@@ -11,15 +10,13 @@ use crate::config::Carrier;
 use crate::plan::HeaderEdit;
 use crate::view::{ResponseView, ViewError};
 
-/// What the application set, and the edits that remove it from the response.
 pub(crate) struct Conflict<'a> {
     what: &'static str,
     name: &'a str,
     pub(crate) edits: Vec<HeaderEdit<'a>>,
 }
 
-/// The application's own cookie or header of the session's name, and its header of the name that tells tokens; `None`
-/// if it sets neither.
+/// Finds the application's own cookie or header of the session's name, and its header of the name that tells tokens.
 pub(crate) fn find<'a>(
     bound_policy: &'a BoundPolicy,
     response: &impl ResponseView,
@@ -71,14 +68,13 @@ fn cookie_removal<'a>(name: &str, response: &impl ResponseView) -> Result<Option
         return Ok(None);
     }
     let mut edits = vec![HeaderEdit::Remove(SET_COOKIE)];
-    // Empty fields say nothing, and some adapters cannot set them.
+    // Some adapters cannot set empty fields.
     let kept = others().filter(|field| !field.is_empty());
     edits.extend(kept.map(|field| HeaderEdit::Add(SET_COOKIE, field.to_vec())));
     Ok(Some(edits))
 }
 
 impl Conflict<'_> {
-    /// The line for the log.
     pub(crate) fn line(&self, policy: &str) -> String {
         let Self { what, name, .. } = self;
         format!(

@@ -1,7 +1,7 @@
-//! Which token of a request counts: of all that are honoured, the one whose session began last.
+//! Which token of a request counts: of the honoured ones, the one whose session began last.
 //!
-//! A browser keeps the cookie of a former path, domain or partition beside the new one, and sends both. Their order
-//! says nothing about their age (RFC 6265 section 5.4).
+//! A browser keeps the cookie of a former path, domain or partition, and sends both. Their order says nothing about
+//! their age (RFC 6265 section 5.4).
 
 use std::cmp::Reverse;
 
@@ -10,22 +10,19 @@ use crate::outcome::RequestOutcome;
 use crate::time::Timestamp;
 use crate::token::{Claims, Destination, MAX_TOKENS, Refusal};
 
-/// Where a token was found. Of tokens of the same age, the one that is found in the first of these places counts.
+/// The places of tokens, in order of precedence among tokens of the same age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Found {
-    /// In the policy's own carrier.
     Own,
-    /// In the policy's own cookie, under the name that it had before.
+    /// In the policy's own cookie, under its former name.
     UnderFormerName,
-    /// In the further carrier at this index, which was the policy's own.
+    /// In the further carrier at this index, formerly the policy's own.
     Former(usize, UnderName),
-    /// In a further carrier.
     Further,
-    /// In the request that Envoy began again, in any carrier.
+    /// In the request before an internal redirect, in any carrier.
     BeforeRedirect,
 }
 
-/// The name of a cookie of the policy's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum UnderName {
     Plain,
@@ -33,24 +30,20 @@ pub(crate) enum UnderName {
     OfScope,
 }
 
-/// A token that the policy honours.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Honoured {
     pub(crate) claims: Claims,
-    /// The nonce of the session.
     pub(crate) nonce: [u8; 4],
-    /// The key of the token.
     pub(crate) key: KeyId,
-    /// Whether the client needs a new token even if the same host answers.
+    /// Whether a new token is due even if the same host answers.
     pub(crate) renew: bool,
     pub(crate) found: Found,
 }
 
-/// Why no token of a request is honoured.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NotHonoured {
     pub(crate) outcome: RequestOutcome,
-    /// The key of the token: one of the keyring that verified it, or a revoked one that it names.
+    /// The key that verified the token, or the revoked one that it names.
     pub(crate) key: Option<KeyId>,
 }
 
@@ -60,7 +53,6 @@ impl NotHonoured {
         key: None,
     };
 
-    /// The first refusal of two.
     pub(crate) fn or(self, other: Self) -> Self {
         if self.outcome == RequestOutcome::NoToken {
             other
@@ -70,14 +62,12 @@ impl NotHonoured {
     }
 }
 
-/// What came of the tokens of a request.
 #[derive(Debug)]
 pub(crate) struct Newest {
     /// The token that counts, or why the first one is refused.
     verdict: Result<Honoured, NotHonoured>,
-    /// The other honoured ones, in no order. Nearly always none.
+    /// The other honoured tokens, unordered, and nearly always none.
     older: Vec<Honoured>,
-    /// How many tokens were examined.
     examined: usize,
 }
 
@@ -88,8 +78,7 @@ impl Newest {
         examined: 0,
     };
 
-    /// Takes a token into account, unless so many came before it that it is not to be verified. Any text that does not
-    /// have the form of a token costs next to nothing.
+    /// Takes a token into account, up to [`MAX_TOKENS`]. A text without the form of a token costs next to nothing.
     pub(crate) fn add(&mut self, open: impl FnOnce() -> Result<Honoured, NotHonoured>) {
         if self.examined >= MAX_TOKENS {
             return;
@@ -114,13 +103,11 @@ impl Newest {
         };
     }
 
-    /// Where the client still keeps its session in a carrier that the policy had before.
     pub(crate) fn former(&self) -> Option<Found> {
         let older = self.older.iter().map(|older| older.found);
         older.into_iter().find(|found| matches!(found, Found::Former(..)))
     }
 
-    /// The token that counts, or why the first one is refused.
     pub(crate) fn verdict(&self) -> Result<Honoured, NotHonoured> {
         self.verdict.map(|newest| Honoured {
             renew: newest.renew || self.is_kept_elsewhere(&newest),
@@ -128,8 +115,7 @@ impl Newest {
         })
     }
 
-    /// Whether the client keeps this token elsewhere than in the policy's own carrier, and an older one there, which
-    /// would count when this one is not sent.
+    /// Whether an older token in the policy's own carrier would count without this one.
     fn is_kept_elsewhere(&self, newest: &Honoured) -> bool {
         match newest.found {
             Found::Own => false,
@@ -138,8 +124,7 @@ impl Newest {
         }
     }
 
-    /// The request does not get to the destination of the token that counts. The next one counts that has another
-    /// destination, if there is any.
+    /// The destination is unreachable. The next token with another destination counts, if there is one.
     pub(crate) fn leads_nowhere(&mut self) -> bool {
         let Ok(newest) = self.verdict else { return false };
         self.older
@@ -152,14 +137,14 @@ impl Newest {
     }
 }
 
-/// What is greater counts.
+/// The greater one counts.
 fn age(honoured: &Honoured) -> impl Ord + use<> {
     (honoured.claims.age(), Reverse(honoured.found))
 }
 
 impl Honoured {
-    /// The claims of a session that continues. `last_seen` never goes back, and `issued_at` stays, so a renewal does
-    /// not extend the absolute timeout. The session has arrived, whatever the clock of the Envoy that moved it says.
+    /// The claims of a session that continues, and has arrived. `last_seen` never goes back, and `issued_at` stays, so
+    /// a renewal does not extend the absolute timeout.
     pub(crate) fn renewed(self, destination: Destination, now: Timestamp) -> Claims {
         Claims {
             destination,

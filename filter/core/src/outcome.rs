@@ -1,18 +1,18 @@
-//! What happened to a session during a request, in the words that metrics and access logs share.
+//! What happened to a session, in the words of metrics and access logs.
 
 use std::borrow::Cow;
 
 use crate::keyring::KeyId;
 use crate::token::Refusal;
 
-/// What became of the token of a request.
+/// The fate of a request's token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RequestOutcome {
     /// The token was honoured.
     Steered,
-    /// The request had no token, or the table has no entry of its client.
+    /// There was no token, or no entry for the client.
     NoToken,
-    /// The token was good, and the session was unused for so long that it restarts on a backend that lacks sessions.
+    /// The token was good, but the session was unused for long and restarts on a backend that lacks sessions.
     Rebalanced,
     /// The token was not honoured.
     Refused(Refusal),
@@ -25,22 +25,21 @@ pub enum ResponseOutcome {
     Unchanged,
     /// A session started.
     Issued,
-    /// The session moved: a backend other than the token's answered.
+    /// The session moved: another backend than the token's answered.
     Reissued,
-    /// The session continues with a new token, because of its idle time or a retiring key.
+    /// The session gets a new token, because of its idle time or a retiring key.
     Renewed,
-    /// No token can name the backend: it has no IP address, or one with an IPv6 zone.
+    /// No token can name the backend: it has no IP address, or an IPv6 zone.
     Unaddressable,
     /// The application ended the session.
     Ended,
-    /// The application moved the session to another backend, which the token names.
+    /// The application moved the session to another backend.
     Moved,
     /// With a token, browsers would drop the application's cookie.
     TooLarge,
 }
 
 impl RequestOutcome {
-    /// The number of outcomes.
     pub(crate) const COUNT: usize = 3 + Refusal::ALL.len();
 
     /// Every outcome.
@@ -62,7 +61,7 @@ impl RequestOutcome {
         }
     }
 
-    /// The word in the name of the counter, `limpet.<policy>.<word>`, and at the start of the access log's value.
+    /// The word in `limpet.<policy>.<word>` and at the start of the access log's value.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -83,7 +82,7 @@ impl RequestOutcome {
 }
 
 impl ResponseOutcome {
-    /// The outcomes that have a counter.
+    /// The outcomes with a counter.
     pub const COUNTED: [Self; 7] = [
         Self::Issued,
         Self::Reissued,
@@ -94,19 +93,18 @@ impl ResponseOutcome {
         Self::TooLarge,
     ];
 
-    /// The index in [`ResponseOutcome::COUNTED`]; `None` if the outcome has no counter.
+    /// The index in [`ResponseOutcome::COUNTED`], if it has a counter.
     #[must_use]
     pub fn index(self) -> Option<usize> {
         (self as usize).checked_sub(1)
     }
 
-    /// Whether the response carries a token.
     #[must_use]
     pub(crate) fn has_token(self) -> bool {
         matches!(self, Self::Issued | Self::Reissued | Self::Renewed | Self::Moved)
     }
 
-    /// The word in the name of the counter, `limpet.<policy>.<word>`, and behind the `+` in the access log's value.
+    /// The word in `limpet.<policy>.<word>` and behind the `+` in the access log's value.
     #[must_use]
     pub fn word(self) -> Option<&'static str> {
         match self {
@@ -122,7 +120,7 @@ impl ResponseOutcome {
     }
 }
 
-/// The value for access logs, such as `steered` or `no_token+issued`.
+/// The access log's value, such as `steered` or `no_token+issued`.
 #[must_use]
 pub fn access_log_value(request: RequestOutcome, response: ResponseOutcome) -> Cow<'static, str> {
     match response.word() {
@@ -131,7 +129,7 @@ pub fn access_log_value(request: RequestOutcome, response: ResponseOutcome) -> C
     }
 }
 
-/// The name of a counter of a policy.
+/// The name of a policy's counter.
 #[must_use]
 pub fn counter_name(policy: &str, word: &str) -> String {
     format!("limpet.{policy}.{word}")
@@ -140,11 +138,11 @@ pub fn counter_name(policy: &str, word: &str) -> String {
 /// What is counted of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyOutcome {
-    /// A session that had no token of the key got one.
+    /// A session without a token of the key got one.
     Given,
-    /// A session got a token of another key in place of its own.
+    /// A session's token was replaced by another key's.
     Replaced,
-    /// A client came with a token of the key, which is revoked, and got one of another session.
+    /// A client with a token of this revoked key got a token of a new session.
     Ended,
 }
 
@@ -152,7 +150,7 @@ impl KeyOutcome {
     /// Every outcome.
     pub const ALL: [Self; 3] = [Self::Given, Self::Replaced, Self::Ended];
 
-    /// The word in the name of the counter, `limpet.keys.<id>.<word>`.
+    /// The word in `limpet.keys.<id>.<word>`.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -163,38 +161,37 @@ impl KeyOutcome {
     }
 }
 
-/// The name of a counter of a key.
+/// The name of a key's counter.
 #[must_use]
 pub fn key_counter_name(key: KeyId, outcome: KeyOutcome) -> String {
     format!("limpet.keys.{key}.{}", outcome.word())
 }
 
-/// The word of the counter of responses in which the application set a cookie or header of the session's name.
+/// Counts responses with the application's own cookie or header of the session's name.
 pub const NAME_CONFLICTS: &str = "name_conflicts";
 
-/// The word of the counter of moves that did not come about.
+/// Counts refused moves.
 pub const REFUSED_MOVES: &str = "refused_moves";
 
-/// The word of the counter of sessions that had to go from a full table of addresses.
+/// Counts sessions removed from a full table of addresses.
 pub const EVICTED: &str = "evicted";
 
-/// Counts requests that continued without a session because the proxy did not answer.
+/// Counts requests without a session because the proxy did not answer.
 pub const HOST_ERRORS: &str = "limpet.host_errors";
 
 /// Counts requests whose metadata names no policy of the configuration.
 pub const UNKNOWN_SESSIONS: &str = "limpet.unknown_sessions";
 
-/// Counts requests that continued without a session because the secret with the keyring had not arrived or held none.
+/// Counts requests without a session because there is no keyring yet.
 pub const NO_KEYS: &str = "limpet.no_keys";
 
 /// Counts secrets that hold no keyring. The previous keyring stays in use.
 pub const REFUSED_SECRETS: &str = "limpet.refused_secrets";
 
-/// Counts requests whose route has a configuration under the filter's name that another dynamic module made.
+/// Counts requests whose route has another module's configuration under the filter's name.
 pub const UNKNOWN_ROUTE_CONFIGS: &str = "limpet.unknown_route_configs";
 
-/// The filter state for access logs, as `%FILTER_STATE(limpet.session:PLAIN)%`. Envoy prefixes the keys of wasm filters
-/// with `wasm.`.
+/// The filter state `%FILTER_STATE(limpet.session:PLAIN)%`. Envoy prefixes keys of wasm filters with `wasm.`.
 pub const FILTER_STATE: &str = "limpet.session";
 
 #[cfg(test)]

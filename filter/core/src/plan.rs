@@ -1,5 +1,3 @@
-//! What is to be done with a request and its response.
-
 use std::net::{IpAddr, SocketAddr};
 
 use crate::census::{Left, Seen};
@@ -9,15 +7,15 @@ use crate::outcome::{RequestOutcome, ResponseOutcome};
 /// What to do with a request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct RequestPlan<'a> {
-    /// The change of a header before the backend sees it.
+    /// The change of the carrier's header for the backend.
     pub edit: Option<HeaderEdit<'a>>,
-    /// The changes of other headers, for policies with further carriers.
+    /// Changes of further carriers' headers.
     pub further_edits: Vec<HeaderEdit<'a>>,
-    /// The backend to send the request to; `None` leaves the choice to load balancing.
+    /// The backend; `None` leaves it to load balancing.
     pub steering: Option<Steering>,
-    /// What became of the token; `None` if only the response tells.
+    /// The token's fate; `None` if only the response tells.
     pub outcome: Option<RequestOutcome>,
-    /// What load balancing hashes in the place of the client's address.
+    /// What load balancing hashes instead of the client's address.
     pub hash: Option<IpAddr>,
 }
 
@@ -26,9 +24,9 @@ pub struct RequestPlan<'a> {
 pub enum HeaderEdit<'a> {
     /// Removes every field of this name.
     Remove(&'a str),
-    /// Replaces every field of this name by one field.
+    /// Replaces every field of this name.
     Set(&'a str, Vec<u8>),
-    /// Adds a field. Others of its name stay.
+    /// Adds a field.
     Add(&'a str, Vec<u8>),
 }
 
@@ -44,42 +42,41 @@ impl HeaderEdit<'_> {
 /// The backend that a request is sent to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Steering {
-    /// The address of the backend.
+    /// The backend's address.
     pub host: SocketAddr,
-    /// Whether the request fails if the backend is not available.
+    /// Whether the request fails without it.
     pub strict: bool,
 }
 
 /// What to do with a response.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ResponsePlan<'a> {
-    /// What became of the token of the request, if [`RequestPlan::outcome`] did not tell.
+    /// The token's fate, if [`RequestPlan::outcome`] was open.
     pub request: Option<RequestOutcome>,
     /// A status that replaces Envoy's.
     pub status: Option<u16>,
-    /// Changes of headers, to be made in this order.
+    /// Changes of headers, in order.
     pub edits: Vec<HeaderEdit<'a>>,
     /// What the response does to the session.
     pub outcome: ResponseOutcome,
-    /// A token of another key than the one that the client has.
+    /// The client gets a token of another key.
     pub key_change: Option<KeyChange>,
-    /// The application's own cookie or header of the session's name, which the edits remove.
+    /// The application's own cookie or header of the session's name.
     pub name_conflict: Option<NameConflict>,
-    /// Whether the session of another client had to go from a full table.
+    /// Whether another client's session was removed from a full table.
     pub evicted: bool,
-    /// A move of the session by the application that did not come about.
+    /// A refused move by the application.
     pub refused_move: Option<RefusedMove>,
-    /// A backend answered a session, for the adapter's [`Census`](crate::census::Census); `None` if it is not counted.
+    /// A session that a backend answered, for the [`Census`](crate::census::Census).
     pub seen: Option<Seen>,
-    /// A session did not go on where it was, for the census too.
+    /// The same for a session that left.
     pub left: Option<Left>,
 }
 
-/// A client gets a token of a key that it had none of.
+/// A client gets a token of another key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyChange {
-    /// The key of the token that the client came with, if that is one of the keyring. A revoked key is the one that the
-    /// token names: nothing can verify it.
+    /// The key that verified the client's token, or the revoked one that it names.
     pub from: Option<KeyId>,
     /// The key of the new token.
     pub to: KeyId,
@@ -88,14 +85,14 @@ pub struct KeyChange {
 /// The application set a cookie or header of the session's name.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NameConflict {
-    /// A line for the log, with the first conflict of a policy.
+    /// A line for the log, for a policy's first.
     pub line: Option<String>,
 }
 
-/// The application moved a session to what is no backend of its cluster.
+/// A refused move by the application.
 #[derive(Debug, PartialEq, Eq)]
 pub struct RefusedMove {
-    /// A line for the log, with the first one of a policy.
+    /// A line for the log, for a policy's first.
     pub line: Option<String>,
 }
 

@@ -1,9 +1,9 @@
-//! Internal redirects: Envoy follows a redirect itself and begins the request again, with the headers as the filter
-//! left them. The tokens that the filter took out of them are remembered for some seconds, unless 256 others come.
+//! Internal redirects: Envoy begins the request again, with the headers as the filter left them. The removed tokens are
+//! remembered for some seconds.
 //!
-//! Envoy's own place for this would be filter state. But a dynamic module's state ends with the first request, and a
-//! wasm filter's state would cost every request a host call, and tokens could get into access logs. A request that ends
-//! without a response is the only one that Envoy may begin again, and it does so at once, so a few of them are enough.
+//! Not in filter state: a dynamic module's ends with the first request, a wasm filter's costs a host call per request,
+//! and tokens could get into access logs. Envoy restarts only requests without a response, at once, so a few are
+//! enough.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,36 +16,33 @@ use sha2::{Digest as _, Sha256};
 use crate::time::Timestamp;
 use crate::token::{self, MAX_TOKENS};
 
-/// The longest request id that is kept as it is. Envoy's own have 36 bytes; longer ones come from clients, which could
-/// fill the memory.
+/// Bytes of an id that is kept as it is. Envoy's have 36; longer ones of clients could fill the memory.
 const MAX_REQUEST_ID: usize = 64;
 
-/// How many requests are remembered. Other filters may delay a request that begins again while others end.
+/// Requests remembered: other filters may delay a restarted one while others end.
 const CAPACITY: usize = 256;
 
-/// How long they are remembered. Most requests that end without a response do not begin again.
+/// How long requests are remembered. Most are never restarted.
 const LIFE: Duration = Duration::from_secs(10);
 
-/// The tokens of requests that ended without a response. An adapter has one for all its requests.
+/// An adapter's tokens of requests that ended without a response.
 #[derive(Debug, Default)]
 pub struct Unanswered(Mutex<VecDeque<(Timestamp, Taken)>>);
 
-/// The tokens that the filter took out of a request.
 #[derive(Default)]
 pub(crate) struct Taken {
     request_id: RequestId,
     pub(crate) tokens: Tokens,
 }
 
-/// Tokens, separated by commas. Most requests have one, which takes no allocation.
+/// Tokens, separated by commas. One token takes no allocation.
 #[derive(Default)]
 pub(crate) struct Tokens {
     first: Short<{ token::MAX_TEXT_LEN }>,
-    /// All of them, if there are several.
+    /// All tokens, if there are several.
     all: Vec<u8>,
 }
 
-/// At most `MAX` bytes.
 #[derive(PartialEq, Eq)]
 struct Short<const MAX: usize> {
     bytes: [u8; MAX],
@@ -65,7 +62,7 @@ impl Unanswered {
         Self(Mutex::new(VecDeque::new()))
     }
 
-    /// Remembers the tokens of a request that has ended without a response, and that has an id.
+    /// Remembers the tokens of a request with an id.
     pub(crate) fn remember(&self, taken: Taken, now: Timestamp) {
         let mut list = self.list(now);
         if list.len() >= CAPACITY {
@@ -74,7 +71,7 @@ impl Unanswered {
         list.push_back((now, taken));
     }
 
-    /// The tokens of the last request of this id, which are then forgotten.
+    /// Takes the tokens of the last request of this id.
     pub(crate) fn take(&self, request_id: &[u8], now: Timestamp) -> Option<Taken> {
         let request_id = RequestId::new(request_id);
         let mut list = self.list(now);
@@ -82,7 +79,7 @@ impl Unanswered {
         list.remove(position).map(|(_, taken)| taken)
     }
 
-    /// What is remembered at this time. A clock that was set far back forgets all.
+    /// The requests remembered at this time. A clock set far back forgets all.
     fn list(&self, now: Timestamp) -> MutexGuard<'_, VecDeque<(Timestamp, Taken)>> {
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         list.retain(|(at, _)| now.since(*at).max(at.since(now)) < LIFE);
@@ -91,12 +88,10 @@ impl Unanswered {
 }
 
 impl Taken {
-    /// Says by which id the request can be found again.
     pub(crate) fn name(&mut self, request_id: &[u8]) {
         self.request_id = RequestId::new(request_id);
     }
 
-    /// Whether there is anything to remember, and a way to find it.
     pub(crate) fn is_worth_remembering(&self) -> bool {
         !self.request_id.is_empty() && !self.tokens.is_empty()
     }
@@ -107,7 +102,7 @@ impl Taken {
 }
 
 impl Tokens {
-    /// Adds what may be a token. As many are kept as are examined.
+    /// Adds a possible token, up to the number that is examined.
     pub(crate) fn add(&mut self, token: &[u8]) {
         let Some(short) = Short::new(token).filter(|_| memchr(b',', token).is_none()) else {
             return;
@@ -139,7 +134,6 @@ impl Tokens {
 }
 
 impl<const MAX: usize> Short<MAX> {
-    /// `None` if there are more.
     fn new(bytes: &[u8]) -> Option<Self> {
         let mut short = Self::default();
         short.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);

@@ -1,5 +1,3 @@
-//! The tokens that a request brings, and what the backend sees of them.
-
 use crate::bound_policy::BoundPolicy;
 use crate::carrier::cookie_field::{self, Verdict, unquoted};
 use crate::carrier::cookie_name::{CookieNames, Whose};
@@ -12,23 +10,20 @@ use crate::time::Timestamp;
 use crate::token;
 use crate::view::{RequestView, ViewError};
 
-/// What came of the tokens of a request.
 pub(crate) struct RequestTokens<'a> {
     pub(crate) newest: Newest,
-    /// The change of the header before the backend sees it.
+    /// The change of the own carrier's header.
     pub(crate) edit: Option<HeaderEdit<'a>>,
-    /// The changes of other headers.
     pub(crate) further_edits: Vec<HeaderEdit<'a>>,
 }
 
 impl<'a> RequestTokens<'a> {
-    /// The change of this header.
     pub(crate) fn edited(&self, header: &str) -> Option<&HeaderEdit<'a>> {
         let mut edits = self.edit.iter().chain(&self.further_edits);
         edits.find(|edit| edit.name() == header)
     }
 
-    /// Changes a header, in place of a former change of it.
+    /// Adds a change, in place of an earlier one of the same header.
     pub(crate) fn change(&mut self, edit: HeaderEdit<'a>) {
         let mut edits = self.edit.iter_mut().chain(&mut self.further_edits);
         match edits.find(|former| former.name() == edit.name()) {
@@ -39,7 +34,7 @@ impl<'a> RequestTokens<'a> {
 }
 
 impl BoundPolicy {
-    /// Reads the tokens of the request. Those that the changes take out of headers are added to `taken`.
+    /// Reads the request's tokens. Those taken out of headers are added to `taken`.
     pub(crate) fn read(
         &self,
         request: &impl RequestView,
@@ -58,7 +53,6 @@ impl BoundPolicy {
         Ok(tokens)
     }
 
-    /// Reads the policy's own carrier.
     fn read_own<'a>(
         &'a self,
         tokens: &mut RequestTokens<'a>,
@@ -90,7 +84,7 @@ impl BoundPolicy {
                 read_own_cookie(&field, (names, *forward), || request.room(), examine, taken)
             }
             (Carrier::CookiePrefix { name }, _) => cookie_without_prefixes(&field, name, take),
-            // The application sees the token: all that it learns is that the client has its cookie.
+            // The application may see the token, which only says that the client has its cookie.
             (Carrier::CookieRewrite { name }, _) => cookie_field::edit(&field, |cookie, value| {
                 if cookie == name.as_bytes() {
                     examine(unquoted(value));
@@ -113,8 +107,7 @@ impl BoundPolicy {
     }
 }
 
-/// Reads the filter's own cookie. Each token of the policy is given to `examine`. Returns the Cookie field for the
-/// backend; `None` if it is as it was.
+/// Reads the filter's own cookie. `examine` gets each token. Returns the backend's Cookie field, if it changes.
 fn read_own_cookie(
     field: &[u8],
     (names, forward): (&CookieNames, bool),
@@ -143,7 +136,6 @@ fn read_own_cookie(
     })
 }
 
-/// Replaces a header by what is left of it, and removes it if nothing is left.
 pub(crate) fn edit(name: &str, rest: Vec<u8>) -> HeaderEdit<'_> {
     if rest.is_empty() {
         HeaderEdit::Remove(name)
@@ -152,8 +144,7 @@ pub(crate) fn edit(name: &str, rest: Vec<u8>) -> HeaderEdit<'_> {
     }
 }
 
-/// The Cookie field without the tokens in front of values of this name; `None` if there are none. Each token is given
-/// to `found`.
+/// Removes the tokens in front of values, which `found` gets; `None` without any.
 fn cookie_without_prefixes(field: &[u8], name: &str, mut found: impl FnMut(&[u8])) -> Option<Vec<u8>> {
     cookie_field::edit(field, |cookie, value| {
         let prefix = (cookie == name.as_bytes()).then(|| prefix::find(value));

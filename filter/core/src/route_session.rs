@@ -1,39 +1,34 @@
-//! The session in the metadata of a route: `filter_metadata.limpet.session`, a string.
+//! The session in a route's metadata: `filter_metadata.limpet.session`, a string.
 
 use crate::config::{MAX_SCOPE_LEN, is_policy_name};
 use crate::envoy::{DESTINATION_PREFIX, DESTINATION_SESSION, NO_SESSION, SPECIFIER_PREFIX, SPLIT_PREFIX};
 use crate::token::cluster_base;
 use crate::view::{ResponseView, ViewError};
 
-/// What the metadata of a route says about its sessions.
+/// The sessions in a route's metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouteSession<'a> {
-    /// `<policy>/<scope>`, with `@split/`, `@specifier/` or `@destination/` in front of it or without: sessions belong
-    /// to the rule that the route is part of.
+    /// `<policy>/<scope>`, with or without a prefix: sessions belong to the route's rule.
     Rule {
-        /// The name of the policy.
+        /// The policy's name.
         policy: &'a str,
         /// `None` means the name of the route.
         scope: Option<&'a [u8]>,
-        /// What becomes of a session if the rule leads to several clusters.
+        /// What the prefix says.
         split: Option<Split>,
     },
-    /// `@destination`: sessions belong to the cluster of the route. Its metadata names policy and scope, under the same
-    /// key.
+    /// `@destination`: sessions belong to the route's cluster, and its metadata has a [`RouteSession::Rule`].
     Destination,
 }
 
-/// What becomes of a session where a rule leads to several clusters.
+/// A session of a rule that leads to several clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Split {
-    /// `@split/`: it is led to its cluster. Each has a route in front that matches on
-    /// [`crate::envoy::DESTINATION_HEADER`], and the request is matched again.
+    /// `@split/`: a route that matches [`crate::envoy::DESTINATION_HEADER`] leads it to its cluster.
     Routes,
-    /// `@specifier/`: it is led to its cluster. The route has a cluster specifier of the dynamic module, which chooses
-    /// again.
+    /// `@specifier/`: the dynamic module's cluster specifier leads it to its cluster.
     Specifier,
-    /// `@destination/`: it is one of a cluster. Envoy chooses the cluster for every request, and a client has a session
-    /// in each.
+    /// `@destination/`: Envoy chooses the cluster for every request, and a client has a session in each.
     Destinations,
 }
 
@@ -63,7 +58,7 @@ impl<'a> RouteSession<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RouteSessionError {
-    /// The metadata has none of the forms.
+    /// None of the forms.
     #[error(
         "expected <policy>/<scope>, with @split/, @specifier/ or @destination/ in front of it or without, or @destination"
     )]
@@ -73,7 +68,6 @@ pub enum RouteSessionError {
     LongScope,
 }
 
-/// The text without [`SPLIT_PREFIX`], [`SPECIFIER_PREFIX`] or [`DESTINATION_PREFIX`], and what the prefix says.
 pub(crate) fn without_split(text: &[u8]) -> (&[u8], Option<Split>) {
     if text.first() != Some(&b'@') {
         return (text, None);
@@ -90,18 +84,18 @@ pub(crate) fn without_split(text: &[u8]) -> (&[u8], Option<Split>) {
     (text, None)
 }
 
-/// The scope of the sessions that a cluster has of a route's policy. It depends on the cluster as tokens name it.
+/// The scope of a route's policy in a cluster, by its base.
 #[must_use]
 pub fn scope_of_cluster(scope: &[u8], cluster: &[u8]) -> Vec<u8> {
     [scope, b"/", cluster_base(cluster)].concat()
 }
 
-/// Whether the metadata of a cluster says that it has no sessions.
+/// Whether a cluster's metadata says that it has no sessions.
 pub(crate) fn is_none(cluster_session: &[u8]) -> bool {
     cluster_session == NO_SESSION.as_bytes()
 }
 
-/// Whether the destination that answered issues tokens. On a split route, its metadata may say that it does not.
+/// Whether the answering destination issues tokens: on a split route, it may not.
 pub(crate) fn issues_tokens(split: Option<Split>, response: &impl ResponseView) -> Result<bool, ViewError> {
     Ok(split.is_none() || !response.cluster_session()?.is_some_and(|session| is_none(&session)))
 }

@@ -30,53 +30,46 @@ use crate::view::{RequestView, ResponseView, ViewError};
 #[derive(Debug)]
 pub struct Session {
     bound_policy: Arc<BoundPolicy>,
-    /// How the request is led to the destination of its session, if the route splits its traffic.
     split: Option<Split>,
     state: SessionState,
-    /// Whether the method of the request permits that a session begins with the response.
+    /// Whether the request's method permits that a session begins.
     may_begin: bool,
-    /// For an internal redirect.
+    /// Tokens taken out of the request, for an internal redirect.
     taken: Taken,
-    /// The key of the token that the client has.
+    /// The key of the client's token.
     held: Option<KeyId>,
-    /// When the request came.
     at: Timestamp,
-    /// The other backend that the request is sent to although the token is honoured.
+    /// The other backend for the request although the token is honoured.
     rebalanced: Option<SocketAddr>,
-    /// Where the client has a token beside the one that counts, in a carrier that the policy had before.
+    /// The client's token in a former carrier of the policy.
     former: Option<Found>,
-    /// Why no token of the request was honoured.
     refused: Option<Refusal>,
-    /// `:authority` of the request, if redirects to it get the token.
+    /// `:authority`, if redirects to it get the token.
     authority: Option<Box<[u8]>>,
-    /// Set during a request whose session the client's address holds.
+    /// Set if the client's address holds the session.
     by_address: Option<Box<SourceSession>>,
 }
 
-/// What is known about a session after the request is read.
 #[derive(Debug, Clone, Copy)]
 enum SessionState {
     /// The session starts with the response.
     New,
-    /// There is no session: browsers send a CORS preflight without cookies and ignore the cookies of its response.
+    /// Browsers send a CORS preflight without cookies, and ignore cookies in its response.
     Preflight,
-    /// The session continues.
     Honoured(Honoured),
-    /// The session continues if the request reached its destination. The response tells.
+    /// The session continues if the response shows that the request reached its destination.
     Uncertain(Honoured),
 }
 
-/// What gets a token with a response besides the filter's own carrier.
+/// What gets a token besides the filter's own carrier.
 struct Recipients<'a, 'r> {
     application: Option<Application<'a, 'r>>,
     location: Option<Location<'a, 'r>>,
 }
 
-/// A token that a client gets, and why.
 struct Issued {
     claims: Claims,
     outcome: ResponseOutcome,
-    /// The host that answered.
     host: SocketAddr,
 }
 
@@ -110,7 +103,7 @@ impl Session {
         self.bound_policy.policy.index
     }
 
-    /// Whether requests of this session fail if its backend is not available.
+    /// Whether requests fail without the session's backend.
     #[must_use]
     pub fn is_strict(&self) -> bool {
         self.bound_policy.policy.strict
@@ -202,8 +195,7 @@ impl Session {
         })
     }
 
-    /// The host that a live session restarts on, as if its backend were gone; `None` if it stays. A policy
-    /// without `rebalance` asks for nothing.
+    /// The host on which a live session restarts, if it does.
     fn restarts_on(
         &self,
         claims: &Claims,
@@ -217,8 +209,7 @@ impl Session {
         Ok(may_begin.then(host).flatten())
     }
 
-    /// The request has ended without a response. Envoy may begin it again at once. Nothing is remembered if the proxy
-    /// does not tell the time.
+    /// Ends without a response. Envoy may begin the request again at once, after an internal redirect.
     pub fn end_unanswered(self, unanswered: &Unanswered, now: impl Fn() -> Result<Timestamp, ViewError>) {
         if self.taken.is_worth_remembering()
             && let Ok(now) = now()
@@ -227,8 +218,7 @@ impl Session {
         }
     }
 
-    /// Gives the client a token if it needs one. In the steady state it does not, so the time is a function that is
-    /// called only then.
+    /// Gives the client a token if it needs one, which in the steady state it does not: `now` is not called.
     ///
     /// # Errors
     /// If the proxy does not answer.
@@ -240,7 +230,7 @@ impl Session {
         let request = self.settle(response)?;
         let cookies = SetCookies::of(response);
         let mut wish = Wish::find(&self.bound_policy, response)?;
-        // A plan is large, so it is made in place.
+        // Made in place, because a plan is large.
         let mut plan = ResponsePlan {
             request,
             ..ResponsePlan::NO_CHANGE
@@ -259,7 +249,7 @@ impl Session {
         Ok(plan)
     }
 
-    /// Removes the application's own cookie or header of the session's name, of which the client would keep one only.
+    /// Removes the application's own cookie or header of the session's name: the client would keep only one.
     fn remove_namesake<'a>(
         &'a self,
         response: &impl ResponseView,
@@ -278,7 +268,6 @@ impl Session {
         Ok(())
     }
 
-    /// Tells what became of a token if that depends on where the request went.
     fn settle(&mut self, response: &impl ResponseView) -> Result<Option<RequestOutcome>, ViewError> {
         let SessionState::Uncertain(honoured) = self.state else {
             return Ok(None);
@@ -301,12 +290,11 @@ impl Session {
         }
     }
 
-    /// The token whose backend the request is sent to; `None` if the session restarts on another one.
+    /// The token whose backend gets the request; `None` if the session restarts on another.
     fn steered(&self) -> Option<&Honoured> {
         self.honoured().filter(|_| self.rebalanced.is_none())
     }
 
-    /// Whether the application ends the session with this response.
     fn end<'a, R: ResponseView>(
         &'a self,
         cookies: &SetCookies<'_, R>,
@@ -386,7 +374,6 @@ impl Session {
         Ok(())
     }
 
-    /// What gets a token with this response besides the filter's own carrier.
     fn recipients<'a, 'r>(
         &'a self,
         response: &'r impl ResponseView,
@@ -402,14 +389,14 @@ impl Session {
         Ok(Recipients { application, location })
     }
 
-    /// Whether a token is due even if the same host answers. The application's cookie or header always gets one, and so
-    /// does the URL that a client goes to without the token of this one.
+    /// Whether a token is due even if the same host answers. The application's carrier always gets one, and so does the
+    /// URL that a client goes to without this one's token.
     fn renews(&self, recipients: &Recipients<'_, '_>) -> bool {
         let is_old = || self.bound_policy.policy.carrier.is_own() && self.honoured().is_some_and(|found| found.renew);
         recipients.application.is_some() || recipients.location.is_some() || is_old()
     }
 
-    /// Whether the client may need a token. `moves`: whether the application names another backend.
+    /// Whether the client may need a token. `moves`: the application names another backend.
     fn is_due<R: ResponseView>(
         &self,
         recipients: &Recipients<'_, '_>,
@@ -424,7 +411,7 @@ impl Session {
             SessionState::Preflight => false,
             SessionState::New => self.may_begin && policy.begin.is_set(cookies, now)?,
             SessionState::Honoured(_) | SessionState::Uncertain(_) => {
-                // The host that was asked for is then another one than the token's.
+                // Another host was asked for than the token's.
                 let restarts = self.rebalanced.is_some();
                 self.renews(recipients) || restarts || moves || cookies.response().maybe_other_host(policy.strict)?
             }
@@ -438,7 +425,6 @@ impl Session {
         (fails && policy.strict_status != 503).then_some(policy.strict_status)
     }
 
-    /// Seals a token and gives it to the client.
     fn issue<'a>(
         &'a self,
         Issued { claims, outcome, host }: Issued,
@@ -451,7 +437,7 @@ impl Session {
             return Ok(());
         };
         let honoured = self.honoured();
-        // A renewed session is the same one, so it keeps what tells it from others.
+        // A renewed session is the same one, so it keeps its nonce.
         let nonce = match honoured.filter(|_| outcome == ResponseOutcome::Renewed) {
             Some(honoured) => honoured.nonce,
             None => response.nonce()?,
@@ -508,13 +494,11 @@ impl Session {
         Ok(Some(edits))
     }
 
-    /// The session of a response that is one of its backend, and changes nothing.
     fn seen(&self, honoured: Option<&Honoured>) -> Option<Seen> {
         let Honoured { claims, nonce, .. } = honoured?;
         self.bound_policy.seen(claims, Identity::Token(*nonce), self.at)
     }
 
-    /// Why the client's session does not go on where it was. `host` answered.
     fn left(&self, outcome: ResponseOutcome, honoured: Option<&Honoured>, host: SocketAddr) -> Option<Left> {
         if !self.bound_policy.limits.counts {
             return None;
@@ -535,7 +519,6 @@ impl Session {
         }
     }
 
-    /// The token in the filter's own cookie or header.
     fn own(
         &self,
         token: &str,
@@ -557,8 +540,8 @@ impl Session {
             now,
             https,
         ))];
-        // While an Envoy has not heard of a renaming, it needs the former cookie. So that one stays until the new
-        // one is renewed.
+        // An Envoy that does not know the new name yet needs the former cookie, so it stays until the new one is
+        // renewed.
         if let SessionState::Honoured(honoured) = &self.state
             && let Some(found) = match honoured.found {
                 Found::Own => self.former,
@@ -572,7 +555,6 @@ impl Session {
     }
 }
 
-/// The claims of a session that starts now.
 fn started(host: SocketAddr, destination: Destination, now: Timestamp) -> Claims {
     Claims {
         host,
@@ -582,7 +564,7 @@ fn started(host: SocketAddr, destination: Destination, now: Timestamp) -> Claims
     }
 }
 
-/// Notes by which id the request could be found again after an internal redirect.
+/// Notes the id under which the request is found after an internal redirect.
 fn name(taken: &mut Taken, request: &impl RequestView) -> Result<(), ViewError> {
     if !taken.tokens.is_empty() && request.unanswered().is_some() {
         taken.name(&request.header(REQUEST_ID_HEADER)?.unwrap_or_default());
@@ -590,7 +572,6 @@ fn name(taken: &mut Taken, request: &impl RequestView) -> Result<(), ViewError> 
     Ok(())
 }
 
-/// Reads what was taken out of a request before Envoy began it again.
 fn read_before_redirect(
     policy: &BoundPolicy,
     newest: &mut Newest,
@@ -607,7 +588,6 @@ fn read_before_redirect(
     Ok(())
 }
 
-/// What was taken out of a request before Envoy began it again; `None` for any other request.
 fn taken_before_redirect(request: &impl RequestView, now: Timestamp) -> Result<Option<Taken>, ViewError> {
     let Some(unanswered) = request.unanswered() else {
         return Ok(None);
@@ -619,7 +599,7 @@ fn taken_before_redirect(request: &impl RequestView, now: Timestamp) -> Result<O
     Ok(request_id.and_then(|id| unanswered.take(&id, now)))
 }
 
-/// Whether this is a CORS preflight (the Fetch standard, "CORS-preflight request").
+/// A CORS preflight (the Fetch standard, "CORS-preflight request").
 fn is_preflight(request: &impl RequestView) -> Result<bool, ViewError> {
     let is_options = request.header(":method")?.is_some_and(|method| *method == *b"OPTIONS");
     Ok(is_options && request.header("access-control-request-method")?.is_some())

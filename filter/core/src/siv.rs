@@ -1,25 +1,24 @@
-//! The synthetic-IV composition that seals tokens and keyrings. The tag authenticates associated data and payload, and
-//! it is the IV under which the payload is encrypted. Opening decrypts first and then verifies.
+//! The synthetic-IV composition of tokens and keyrings: the tag authenticates associated data and payload, and is the
+//! IV that encrypts the payload. Opening decrypts first and then verifies.
 
 use hmac::block_api::HmacCore;
 use hmac::digest::block_api::{Buffer, CoreProxy as _};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-/// HMAC-SHA256 (RFC 2104) that has absorbed its key and what it authenticates so far. Cloning it costs no hashing.
+/// HMAC-SHA256 (RFC 2104) with its key and more absorbed. A clone costs no hashing.
 pub(crate) type HmacSha256 = Hmac<Sha256>;
 
-/// HMAC-SHA256 that has absorbed its key, and nothing else. It has no buffer, because the unused part of one brings
-/// along what was on the stack before.
+/// HMAC-SHA256 with only its key absorbed, without a buffer, whose unused part would copy what was on the stack.
 pub(crate) struct HmacKey(HmacCore<Sha256>);
 
 impl HmacKey {
-    /// From a key, padded to the block of SHA-256, 64 bytes.
+    /// The key is padded to 64 bytes, the block of SHA-256.
     pub(crate) fn new(block: &hmac::digest::Key<HmacSha256>) -> Self {
         Self(HmacCore::new(block))
     }
 
-    /// A MAC with this key. It costs no hashing.
+    /// A MAC with this key, which costs no hashing.
     pub(crate) fn begin(&self) -> HmacSha256 {
         HmacSha256::compose(self.0.clone(), Buffer::<HmacCore<Sha256>>::default())
     }
@@ -28,7 +27,7 @@ impl HmacKey {
 /// Bytes of the tag: HMAC-SHA256, truncated to 128 bits.
 pub(crate) const TAG_LEN: usize = 16;
 
-/// The tag of a plaintext payload. `bound` is a MAC that has absorbed the associated data.
+/// The tag of a plaintext payload. `bound` has absorbed the associated data.
 pub(crate) fn tag(bound: &HmacSha256, payload: &[u8]) -> [u8; TAG_LEN] {
     let full = bound.clone().chain_update(payload).finalize().into_bytes();
     let mut tag = [0; TAG_LEN];
@@ -38,14 +37,14 @@ pub(crate) fn tag(bound: &HmacSha256, payload: &[u8]) -> [u8; TAG_LEN] {
     tag
 }
 
-/// Whether `tag` is the tag of the payload, in constant time.
+/// Whether `tag` is the payload's, in constant time.
 pub(crate) fn verifies(bound: &HmacSha256, payload: &[u8], tag: &[u8]) -> bool {
     let mac = bound.clone().chain_update(payload);
     // `verify_truncated_left` would accept a part of the tag.
     tag.len() == TAG_LEN && mac.verify_truncated_left(tag).is_ok()
 }
 
-/// Encrypts or decrypts in place. Block n of the key stream is HMAC(encipher key, tag | n as 32 bits).
+/// Encrypts or decrypts. Block n of the key stream is HMAC(encipher key, tag | n as 32 bits).
 pub(crate) fn apply_key_stream(encipher: &HmacKey, tag: &[u8], payload: &mut [u8]) {
     for (counter, block) in (0u32..).zip(payload.chunks_mut(32)) {
         let stream = encipher

@@ -1,7 +1,7 @@
 //! Sessions without a token: a table says which backend an address has.
 //!
-//! The core decides what an entry means. Where the table lives is the adapter's: the dynamic module has one for all
-//! workers ([`SharedTable`]), the wasm filter keeps one in Envoy's shared data ([`Places`]).
+//! The table is the adapter's: the dynamic module's is shared by all workers ([`SharedTable`]), the wasm filter's is in
+//! Envoy's shared data ([`Places`]).
 
 mod client;
 mod part;

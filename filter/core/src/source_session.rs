@@ -1,4 +1,4 @@
-//! A session that the client's address holds, during one request and its response.
+//! A session by the client's address, during one request and its response.
 
 use std::net::SocketAddr;
 
@@ -17,16 +17,14 @@ use crate::time::Timestamp;
 use crate::token::{Claims, Destination, Refusal};
 use crate::view::{RequestView, ResponseView, ViewError};
 
-/// What is known of the session of a request.
 #[derive(Debug)]
 pub(crate) struct SourceSession {
     /// `None` if the client has no IP address.
     key: Option<Key>,
     state: State,
-    /// Whether the method of the request permits that a session begins with the response.
+    /// Whether the request's method permits that a session begins.
     may_begin: bool,
     split: Option<Split>,
-    /// When the request came.
     at: Timestamp,
 }
 
@@ -34,14 +32,12 @@ pub(crate) struct SourceSession {
 enum State {
     /// The session starts with the response.
     New,
-    /// The session continues.
     Found(Claims),
-    /// The session continues if the request reached its destination. The response tells.
+    /// The session continues if the response shows that the request reached its destination.
     Uncertain(Claims),
 }
 
 impl SourceSession {
-    /// Finds the entry of the client and decides where the request goes.
     pub(crate) fn on_request(
         bound_policy: &BoundPolicy,
         (source, scope): (&Source, ScopeId),
@@ -94,7 +90,6 @@ impl SourceSession {
         Ok((session, plan))
     }
 
-    /// Notes which backend the client has.
     pub(crate) fn on_response(
         &mut self,
         bound_policy: &BoundPolicy,
@@ -112,7 +107,6 @@ impl SourceSession {
         Ok(ResponsePlan { request, ..plan })
     }
 
-    /// Tells what became of an entry if that depends on where the request went.
     fn settle(&mut self, response: &impl ResponseView) -> Result<Option<RequestOutcome>, ViewError> {
         let State::Uncertain(claims) = self.state else {
             return Ok(None);
@@ -132,7 +126,7 @@ impl SourceSession {
         }
     }
 
-    /// Removes the entry if the application ends the session with this response. `None` for any other response.
+    /// Removes the entry if the application ends the session; `None` if it does not.
     fn end<R: ResponseView>(
         &self,
         bound_policy: &BoundPolicy,
@@ -170,8 +164,8 @@ impl SourceSession {
             return Ok(ResponsePlan::NO_CHANGE);
         }
         let is_moving = former.is_some_and(|claims| claims.is_moving());
-        // Only the response of its backend is a use of a session that is strict or moves. To note it costs the others
-        // nothing.
+        // Only its backend's response is a use of a session that is strict or moves. The uses of others are noted with
+        // the request.
         let notes_use = policy.strict || is_moving;
         let goes_on = || ResponsePlan {
             seen: former.and_then(|claims| bound_policy.seen(&claims, Identity::Client(*key), self.at)),
@@ -213,7 +207,6 @@ impl SourceSession {
     }
 }
 
-/// Why the client's session does not go on where it was.
 fn left(bound_policy: &BoundPolicy, outcome: ResponseOutcome, former: Option<Claims>) -> Option<Left> {
     match (outcome, former) {
         _ if !bound_policy.limits.counts => None,
@@ -230,7 +223,7 @@ fn of_outcome(outcome: ResponseOutcome) -> ResponsePlan<'static> {
     }
 }
 
-/// What an entry says after a response of `host`. `target`: the backend that the session moves to.
+/// The entry after a response of `host`. `target`: the backend that the session moves to.
 fn claims(
     former: Option<Claims>,
     target: Option<SocketAddr>,
@@ -252,7 +245,6 @@ fn claims(
     }
 }
 
-/// The entry of a client whose session is alive, or why there is none.
 fn entry(
     bound_policy: &BoundPolicy,
     source: &Source,

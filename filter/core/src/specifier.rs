@@ -4,8 +4,7 @@ use crate::config::schema::SpecifierConfig;
 use crate::config::{self, ConfigError, Problem};
 use crate::token::Destination;
 
-/// The clusters of a split route, and what leads requests to them: the destination that the filter says, else the
-/// weights.
+/// The clusters of a split route, chosen by destination, else by weight.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Specifier {
     clusters: Vec<Cluster>,
@@ -17,7 +16,7 @@ pub struct Specifier {
 struct Cluster {
     name: String,
     weight: u32,
-    /// As the filter says it.
+    /// The [`crate::token::Destination`] as text.
     destination: String,
 }
 
@@ -25,7 +24,7 @@ impl Specifier {
     /// Reads the configuration of a cluster specifier from JSON.
     ///
     /// # Errors
-    /// If it is invalid. The error names each field that is wrong.
+    /// If it is invalid, with each wrong field.
     pub fn parse(json: &[u8]) -> Result<Self, ConfigError> {
         Self::new(&config::read(json, "configuration")?)
     }
@@ -33,7 +32,7 @@ impl Specifier {
     /// Takes in a configuration.
     ///
     /// # Errors
-    /// If it is invalid. The error names each field that is wrong.
+    /// If it is invalid, with each wrong field.
     pub fn new(config: &SpecifierConfig) -> Result<Self, ConfigError> {
         let mut problems = Vec::new();
         let mut problem = |field: String, message: &str| {
@@ -82,8 +81,7 @@ impl Specifier {
         self.clusters.iter().map(|cluster| cluster.name.as_str())
     }
 
-    /// The cluster for a request. `destination` comes from the filter: [`crate::envoy::DESTINATION_KEY`]. Equal
-    /// `random` numbers make equal choices.
+    /// The cluster for a request, by [`crate::envoy::DESTINATION_KEY`]. Equal `random` numbers make equal choices.
     #[must_use]
     pub fn choose(&self, destination: Option<&[u8]>, random: u64) -> &str {
         let said = destination.and_then(|said| {
@@ -102,7 +100,7 @@ impl Specifier {
             }
             rest -= weight;
         }
-        // Not reached: the rest is less than the sum of the weights.
+        // Not reached: the rest is less than the total.
         ""
     }
 }

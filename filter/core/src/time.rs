@@ -4,8 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A wall-clock time in whole milliseconds since the Unix epoch, at most 2^48 - 1 (in the year 10889). By default
-/// the epoch.
+/// A time in whole milliseconds since the Unix epoch, at most 2^48 - 1 (in the year 10889).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
 
@@ -27,7 +26,7 @@ impl Timestamp {
         Self::from_unix_millis(seconds.saturating_mul(1000))
     }
 
-    /// `since_epoch` after the Unix epoch, rounded down to milliseconds.
+    /// `since_epoch`, rounded down to milliseconds.
     #[must_use]
     pub fn from_unix(since_epoch: Duration) -> Self {
         // `as_millis` counts with 128 bits.
@@ -66,13 +65,13 @@ impl Timestamp {
     }
 }
 
-/// A duration as the Gateway API writes it (GEP-2257): `^([0-9]{1,5}(h|m|s|ms)){1,4}$`, such as `30m`, `1h30m` or
-/// `500ms`, and less than 100,000 hours.
+/// A duration as the Gateway API writes it (GEP-2257): `^([0-9]{1,5}(h|m|s|ms)){1,4}$`, such as `1h30m`, and less than
+/// 100,000 hours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GatewayDuration(Duration);
 
 impl GatewayDuration {
-    /// The duration as the standard library's type.
+    /// The standard library's duration.
     #[must_use]
     pub fn get(self) -> Duration {
         self.0
@@ -85,15 +84,13 @@ impl From<Duration> for GatewayDuration {
     }
 }
 
-/// Shorter than this are all durations: `Display` could not write this one in the grammar, and no session lasts eleven
-/// years.
+/// All durations are shorter: `Display` could not write this one in the grammar.
 const LONGEST: Duration = Duration::from_secs(100_000 * 3600);
 
 /// The text is not a GEP-2257 duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{EXPECTED}{}", self.advice())]
 pub struct DurationError {
-    /// What the text likely means.
     meant: Option<GatewayDuration>,
 }
 
@@ -116,7 +113,7 @@ impl DurationError {
     }
 }
 
-/// What a duration means that has more digits, a fraction, a unit of another grammar, or none: seconds.
+/// The likely meaning of a text with more digits, a fraction, a unit of another grammar, or none: seconds.
 fn meant(text: &str) -> Option<GatewayDuration> {
     let mut rest = text.trim();
     let mut millis: u64 = 0;
@@ -145,7 +142,6 @@ fn meant(text: &str) -> Option<GatewayDuration> {
     (!text.trim().is_empty() && meant < LONGEST).then_some(GatewayDuration(meant))
 }
 
-/// The digits that a text begins with, and what is behind them.
 fn digits(text: &str) -> (&str, &str) {
     text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
 }

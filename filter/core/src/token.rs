@@ -4,8 +4,8 @@
 //! token = base64url( version and form (1) | key id (1) | tag (16) | payload (27 or 39) ), unpadded, canonical
 //! ```
 //!
-//! A sealed token is a synthetic-IV composition: the tag authenticates associated data and payload, and it is the IV
-//! under which the payload is encrypted. A signed token has the same tag over the same bytes and a plaintext payload.
+//! A sealed token is a synthetic-IV composition: the tag authenticates associated data and payload, and is the IV that
+//! encrypts the payload. A signed token has the same tag over the same bytes and a plaintext payload.
 
 mod memory;
 mod payload;
@@ -22,23 +22,22 @@ use sha2::{Digest as _, Sha256};
 use crate::keyring::KeyId;
 use crate::siv::TAG_LEN;
 
-/// Bytes before the payload.
 const HEAD_LEN: usize = 2 + TAG_LEN;
 /// Bytes of the longest token (IPv6).
 const MAX_LEN: usize = HEAD_LEN + payload::MAX_LEN;
-/// Characters of the longest token. A longer text is not a token.
+/// Characters of the longest token.
 pub const MAX_TEXT_LEN: usize = (MAX_LEN * 4).div_ceil(3);
 
-/// How many tokens of a request are verified. A browser keeps at least so many cookies for a host (RFC 6265 section
-/// 6.1), so all that it sends count. A client that sends thousands costs the filter about 0.1 ms for these.
+/// The most verified tokens of a request: a browser keeps at least so many cookies for a host (RFC 6265 section 6.1).
+/// However many a client sends, these cost the filter about 0.1 ms.
 pub const MAX_TOKENS: usize = 50;
 
-/// Whether the payload of a token is readable without a key.
+/// Whether a token's payload is readable without a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// Only the key id is readable.
     Sealed,
-    /// The payload is readable, for debugging. The token is as hard to forge as a sealed one.
+    /// The payload is readable, for debugging. The token is as hard to forge.
     Signed,
 }
 
@@ -67,10 +66,10 @@ impl Form {
     }
 }
 
-/// Why a token is not honoured. The client sees the same for all reasons: a new session.
+/// Why a token is not honoured. The client always gets a new session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Refusal {
-    /// Not a token of this version: wrong length, alphabet, padding or version.
+    /// Wrong length, alphabet, padding or version.
     #[error("malformed")]
     Malformed,
     /// The keyring has no key of this id.
@@ -100,7 +99,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Every reason, in the order in which they are checked.
+    /// Every reason, in the order of the checks.
     pub const ALL: [Self; 9] = [
         Self::Malformed,
         Self::UnknownKey,
@@ -114,14 +113,13 @@ impl Refusal {
     ];
 }
 
-/// What tokens name a cluster by: its name up to the first `#`. The rest is for a hash of the cluster's settings, which
-/// may change without ending sessions.
+/// The cluster's name up to the first `#`. A hash of its settings may follow, and change without ending sessions.
 #[must_use]
 pub fn cluster_base(name: &[u8]) -> &[u8] {
     name.split(|byte| *byte == b'#').next().unwrap_or(name)
 }
 
-/// The destination of a session: the first four bytes of the SHA-256 of the cluster's base.
+/// The first four bytes of the SHA-256 of a cluster's base.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Destination(pub [u8; 4]);
 
@@ -144,7 +142,7 @@ impl std::fmt::Display for Destination {
     }
 }
 
-/// The parts of a token. They are not verified.
+/// The parts of a token, not verified.
 pub(crate) struct Parts {
     bytes: [u8; MAX_LEN],
     len: usize,
@@ -152,13 +150,12 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Decodes the text of a token.
     fn parse(text: &[u8]) -> Result<Self, Refusal> {
         if text.len() > MAX_TEXT_LEN {
             return Err(Refusal::Malformed);
         }
         let mut bytes = [0; MAX_LEN];
-        // The engine refuses padding and non-zero trailing bits, so no other text decodes to the same bytes.
+        // No other text decodes to the same bytes: padding and non-zero trailing bits are refused.
         let len = URL_SAFE_NO_PAD
             .decode_slice(text, &mut bytes)
             .map_err(|_| Refusal::Malformed)?;
@@ -182,18 +179,18 @@ impl Parts {
     }
 }
 
-/// Whether `text` has the form of a token. It is not verified.
+/// Whether `text` has the form of a token, unverified.
 #[must_use]
 pub fn is_token(text: &[u8]) -> bool {
     Parts::parse(text).is_ok()
 }
 
-/// What is readable of a token without a key. It is not verified.
+/// What a token shows without a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unverified {
-    /// The form of the token.
+    /// The token's form.
     pub form: Form,
-    /// The id of the key that the token claims to be made with.
+    /// The id of the claimed key.
     pub key_id: KeyId,
     /// The claims of a signed token; `None` for a sealed one.
     pub claims: Option<Claims>,

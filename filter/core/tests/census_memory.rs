@@ -18,7 +18,7 @@ fn backend(number: u32) -> Backend {
     }
 }
 
-/// A session of a backend, whose nonces are as little alike as random ones.
+/// A session of a backend, with nonces as unlike as random ones.
 fn seen(number: u32, session: u32, seconds: u64) -> Seen {
     let at = Timestamp::from_unix_seconds(1_800_000_000 + seconds);
     let nonce = (number << 16 | session).wrapping_mul(0x9e37_79b9);
@@ -30,15 +30,14 @@ fn seen(number: u32, session: u32, seconds: u64) -> Seen {
     }
 }
 
-/// One test, because another one's allocations would count.
-/// Takes seconds: eleven million sessions are counted.
+/// One test, because another one's allocations would count. Takes seconds: eleven million sessions are counted.
 #[test]
 fn memory_by_backend_and_no_allocation_in_the_steady_state() {
-    // A run differs from another by up to 100 bytes: which of the map's shards have grown depends on a random seed.
+    // Runs differ by up to 100 bytes: a random seed decides which of the map's shards have grown.
     for (sessions, most) in [(1, 850), (10, 1_450), (100, 4_800), (1_000, 17_000), (10_000, 17_000)] {
         let backends = 200;
         let census = Census::new([0; 16], backends as usize);
-        // All of them in each of the sub-windows: it cannot take more.
+        // All of them in each sub-window, which is the most.
         let filled = measure(|| {
             for window in 0..5 {
                 for number in 0..backends {

@@ -1,5 +1,4 @@
-//! Checks what is done for the exchanges of `golden/exchanges.json`, which each adapter's tests walk through.
-//! `UPDATE_GOLDEN=1` writes it, after a change of a plan.
+//! Checks `golden/exchanges.json`, which each adapter's tests walk through; `UPDATE_GOLDEN=1` writes it.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,

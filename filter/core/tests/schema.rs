@@ -1,7 +1,5 @@
-//! The checked-in JSON Schema, `schema/limpet.schema.json`, follows the types and agrees with the checks, and
-//! `docs/reference/configuration.md` documents every field of it.
-//!
-//! Regenerate it with `make schema`.
+//! `schema/limpet.schema.json` follows the types and agrees with the checks, and `docs/reference/configuration.md` has
+//! every field. `make schema` regenerates it.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -34,7 +32,6 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The files, and what the types say.
 fn generated() -> [(PathBuf, String); 2] {
     let schemas = [
         (schema_file(), schemars::schema_for!(FilterConfig)),
@@ -61,7 +58,6 @@ fn the_schema_is_what_the_types_say() {
     }
 }
 
-/// A configuration with one policy.
 fn with_policy(policy: &Value) -> Value {
     json!({"keys": [{"id": 1, "env": "KEY"}], "policies": {"web": policy}})
 }
@@ -328,7 +324,6 @@ fn refused_carriers() -> Vec<Value> {
     ]
 }
 
-/// Policies whose sessions addresses hold.
 fn refused_sources() -> Vec<Value> {
     vec![
         with_policy(&json!({"source": true})),
@@ -351,7 +346,6 @@ fn refused_sources() -> Vec<Value> {
     ]
 }
 
-/// Policies whose sessions begin or end in a way that does not exist.
 fn refused_begins_and_ends() -> Vec<Value> {
     let beginning = |begin: Value| with_policy(&json!({"cookie": {"name": "s"}, "begin": begin}));
     let ending = |end: Value| with_policy(&json!({"cookie": {"name": "s"}, "end": end}));
@@ -458,7 +452,6 @@ fn collect(root: &Value, schema: &Value, path: &str, fields: &mut BTreeMap<Strin
     }
 }
 
-/// The paths of all fields that a configuration sets.
 fn set(config: &Value, path: &str, paths: &mut BTreeSet<String>) {
     for item in config.as_array().into_iter().flatten() {
         set(item, &format!("{path}[]"), paths);
@@ -482,7 +475,7 @@ fn every_field_is_in_an_accepted_configuration() {
     }
     let fields = fields(&checked_in());
     let missing: Vec<_> = fields.keys().filter(|field| !paths.contains(*field)).collect();
-    // Envoy reads what is in it, not the filter.
+    // Envoy reads its content, not the filter.
     let of_envoy: Vec<_> = missing
         .iter()
         .filter(|field| field.starts_with("sdsKeys.sdsConfig."))
@@ -490,7 +483,6 @@ fn every_field_is_in_an_accepted_configuration() {
     assert_eq!(missing.len(), of_envoy.len(), "not in accepted(): {missing:?}");
 }
 
-/// `config` with this value in this field.
 fn with_field(config: &Value, field: &str, value: &Value) -> Value {
     let is_of = |part: &str| field.starts_with(&format!("policies.<name>.{part}"));
     let of_all = ["query.", "also[]", "tell.", "move.", "begin.", "end.", "formerLags[]"];
@@ -564,15 +556,14 @@ fn the_defaults_are_what_an_absent_field_means() {
     }
 }
 
-/// The rule of `src/config/schema/policy.rs`, for every field of the schema. That an absent field is not written is
-/// tested in `configuration/policy_json.rs`.
+/// The rule of `src/config/schema/policy.rs`; for absent fields, `configuration/policy_json.rs` tests it.
 #[test]
 fn a_policy_field_with_its_default_is_not_written() {
     let config = json!({"keys": [], "policies": policies()});
     let written = |config: &FilterConfig| serde_json::to_string_pretty(&config.policies).unwrap();
     let shortest = written(&parse(&config).unwrap());
     let fields = fields(&checked_in());
-    // The fields that the configuration above sets, because they are required.
+    // Set above, because they are required.
     let required = [
         "cookie",
         "header",
@@ -609,7 +600,6 @@ fn a_policy_field_with_its_default_is_not_written() {
     }
 }
 
-/// A value of this field that is not its default.
 fn other_value(root: &Value, field: &str, property: &Value) -> Value {
     let default = property.get("default").cloned().unwrap_or(Value::Null);
     // The schema of an `Option` is one of two.
@@ -667,7 +657,7 @@ fn an_applications_carrier_accepts_no_other_field() {
     }
 }
 
-/// The rows of the tables of fields by the path of the field. The third cell of a row is the default.
+/// The rows of the tables of fields, by the field's path. The third cell is the default.
 fn documented(page: &str) -> BTreeMap<String, Vec<String>> {
     let mut rows = BTreeMap::new();
     let mut in_table = false;

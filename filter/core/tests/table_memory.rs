@@ -1,4 +1,4 @@
-//! The memory of a table of clients, which may come from anywhere and be as many as the policy allows.
+//! The memory of a table of clients.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::net::SocketAddr;
@@ -9,7 +9,6 @@ use limpet_core::source::{Key, Rules, SharedTable, Table};
 use limpet_core::time::Timestamp;
 use limpet_core::token::{Claims, Destination};
 
-/// What an entry may take.
 const BYTES: i64 = 120;
 
 fn key(client: u32) -> Key {
@@ -26,7 +25,7 @@ fn claims(client: u32) -> Claims {
     }
 }
 
-/// The table is measured again and again while it fills, and then while others come in the place of the oldest.
+/// Measured while the table fills, and while others replace the oldest.
 #[test]
 fn an_entry_takes_at_most_120_bytes() {
     for entries in [1_000, 100_000, 1_000_000] {

@@ -1,4 +1,4 @@
-//! Checks the frozen vectors with this crate. `verify_vectors.py` checks them with a second implementation.
+//! Checks the frozen vectors; `verify_vectors.py` is a second implementation.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -188,7 +188,6 @@ fn every_refused_wrapped_keyring_is_refused_for_its_reason() {
 const HOST: &str = "192.0.2.1:80";
 const SECRET: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
-/// A request with this token.
 fn with_token(token: &str) -> Request {
     Request::new()
         .session("p/scope")
@@ -196,7 +195,6 @@ fn with_token(token: &str) -> Request {
         .header("x-session", token)
 }
 
-/// The response of the host that the token names.
 fn response() -> Response {
     Response::by(HOST).surely_as_asked().cluster("c").nonce([0x11; 4])
 }

@@ -1,26 +1,24 @@
-//! The part of Envoy's C interface for dynamic modules that the filter needs, and safe wrappers around it.
+//! Envoy's C interface for dynamic modules, as far as the filter needs it, and safe wrappers.
 //!
-//! Written from Envoy's `source/extensions/dynamic_modules/abi/abi.h`. Envoy 1.38 has everything that is used here,
-//! except for secrets, calls and cluster specifiers, and Envoy does not change what it has released. So one library
-//! works in every Envoy from 1.38 on. Callbacks are looked up when the library is loaded: an Envoy that lacks one
-//! refuses the library and names the callback, and one that lacks only those for secrets, calls or cluster specifiers
-//! works without them.
+//! Source: Envoy's `source/extensions/dynamic_modules/abi/abi.h`, which does not change once released, so one library
+//! works in every Envoy from 1.38 on. Secrets, calls and cluster specifiers need a newer one. Loading looks callbacks
+//! up: an Envoy without an optional one works without it, and without any other one refuses the library and names the
+//! callback.
 //!
 //! Five rules make the unsafe code sound:
 //! 1. Handles that Envoy passes to a hook are valid until that hook returns. [`Configuring`], [`Exchange`] and
 //!    [`Choosing`] hold them, exist in hooks only, and are neither `Send` nor `Sync`.
-//! 2. Memory that Envoy lends is valid until the hook returns or something is set. Methods that return such memory
-//!    borrow the [`Exchange`], methods that set something borrow it mutably, so the compiler keeps the two apart. The
-//!    latter also forget the fields that it has kept.
-//! 3. While Envoy holds them, a configuration is an `Arc<Plugin>` and a stream is a `Box<Option<Stream>>`. Envoy
-//!    destroys each of them once. It calls the hooks of a stream from one thread, one at a time.
-//! 4. The configuration of a route is a `Box<PerRouteConfig>` in the [`Registry`], which knows the pointers that this
-//!    module gave away: Envoy may hand us one of another module. Envoy does not destroy the configuration of a route
-//!    while a request uses it.
-//! 5. The configuration of a cluster specifier is a `Box<Specifier>`, which nothing changes. Envoy hands it only to the
+//! 2. Memory that Envoy lends is valid until the hook returns or something is set. Methods that return it borrow the
+//!    [`Exchange`], and setters borrow it mutably, so the compiler keeps the two apart. Setters also forget the fields
+//!    that it has kept.
+//! 3. A configuration is an `Arc<Plugin>` and a stream is a `Box<Option<Stream>>`. Envoy destroys each once, and calls
+//!    the hooks of a stream from one thread, one at a time.
+//! 4. The configuration of a route is a `Box<PerRouteConfig>` in the [`Registry`], which knows the pointers of this
+//!    module: Envoy may pass another module's. Envoy does not destroy it while a request uses it.
+//! 5. The configuration of a cluster specifier is a `Box<Specifier>`, which nothing changes. Envoy passes it only to
 //!    hooks of the module that made it, and destroys it once, when no request uses it.
 //!
-//! This file is long on purpose: it holds all unsafe code of the crate, so that a review reads one file.
+//! All unsafe code of the crate is in this file, so that a review reads one file.
 #![allow(unsafe_code)]
 
 mod registry;
@@ -66,8 +64,6 @@ impl Buffer {
         }
     }
 
-    /// The bytes that Envoy lends.
-    ///
     /// # Safety
     /// Envoy filled the buffer during this hook. During `'a`, the hook does not return and nothing is set.
     unsafe fn bytes<'a>(self) -> &'a [u8] {
@@ -79,7 +75,6 @@ impl Buffer {
     }
 }
 
-/// Declares a table of callbacks and the function that fills it.
 macro_rules! callbacks {
     ($(#[$about:meta])* $table:ident {
         $($name:ident: fn($($argument:ty),*) $(-> $answer:ty)?;)*
@@ -90,7 +85,6 @@ macro_rules! callbacks {
         }
 
         impl $table {
-            /// Looks up every callback. On failure, the name of the first that is missing.
             fn find() -> Result<Self, &'static CStr> {
                 Ok(Self { $($name: {
                     let name = callback_name!($name);
@@ -142,7 +136,7 @@ callbacks! {
 }
 
 callbacks! {
-    /// Functions for secrets, which Envoy has from 1.40 on.
+    /// Functions for secrets, from Envoy 1.40 on.
     #[expect(clippy::struct_field_names, reason = "Envoy's names")]
     SecretCallbacks {
         http_filter_config_generic_secret_subscribe: fn(*mut c_void, Buffer, Buffer) -> usize;
@@ -152,7 +146,7 @@ callbacks! {
 }
 
 callbacks! {
-    /// Functions for calls of a configuration's own, which not every Envoy has.
+    /// Functions for calls, which not every Envoy has.
     #[expect(clippy::struct_field_names, reason = "Envoy's names")]
     CallCallbacks {
         http_filter_config_scheduler_new: fn(*mut c_void) -> *mut c_void;
@@ -164,7 +158,7 @@ callbacks! {
 }
 
 callbacks! {
-    /// Functions for cluster specifiers, which Envoy has from 1.40 on.
+    /// Functions for cluster specifiers, from Envoy 1.40 on.
     SpecifierCallbacks {
         cluster_specifier_get_dynamic_metadata: fn(*mut c_void, Buffer, Buffer, *mut Buffer) -> bool;
         cluster_specifier_get_random_value: fn(*mut c_void) -> u64;
@@ -182,8 +176,8 @@ struct HeaderField {
     value: Buffer,
 }
 
-/// The headers of a request or of a response, all of them: to ask Envoy for one by its name makes it build an index of
-/// all, which costs more than all of this filter's other callbacks.
+/// All headers of a request or response. For one by its name, Envoy would build an index of all, at a higher cost than
+/// all other callbacks of this filter.
 struct Fields(Vec<HeaderField>);
 
 impl Drop for Fields {
@@ -191,7 +185,7 @@ impl Drop for Fields {
         let mut fields = std::mem::take(&mut self.0);
         if fields.capacity() <= MAX_SPARE_FIELDS {
             fields.clear();
-            // It fails while the thread ends.
+            // Fails while the thread ends.
             let _ = SPARE_FIELDS.try_with(|spare| spare.set(fields));
         }
     }
@@ -200,33 +194,27 @@ impl Drop for Fields {
 /// Set before Envoy calls any other hook.
 static CALLBACKS: OnceLock<Callbacks> = OnceLock::new();
 
-/// Set with [`CALLBACKS`], if Envoy has them.
+/// Set with [`CALLBACKS`], like the next two, if Envoy has them.
 static SECRET_CALLBACKS: OnceLock<SecretCallbacks> = OnceLock::new();
 
-/// Set with [`CALLBACKS`], if Envoy has them.
 static CALL_CALLBACKS: OnceLock<CallCallbacks> = OnceLock::new();
 
-/// Set with [`CALLBACKS`], if Envoy has them.
 static SPECIFIER_CALLBACKS: OnceLock<SpecifierCallbacks> = OnceLock::new();
 
-/// The configurations of routes that Envoy holds.
 static ROUTES: Registry<PerRouteConfig> = Registry::new();
 
-/// Whether any route has a configuration for this library. If not, Envoy need not search route, virtual host and route
-/// configuration for one on every request.
+/// Whether any route has a configuration for this library. If not, no request needs to search for one.
 static ROUTES_CONFIGURED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// The worker's places of streams that have ended, for the next ones.
+    /// Places of ended streams, for reuse.
     #[expect(clippy::vec_box, reason = "Envoy has the addresses of those that are in use")]
     static SPARE: RefCell<Vec<Box<Option<Stream>>>> = const { RefCell::new(Vec::new()) };
-    /// The worker's memory for the headers of a hook.
+    /// Memory for a hook's headers, for reuse.
     static SPARE_FIELDS: Cell<Vec<HeaderField>> = const { Cell::new(Vec::new()) };
 }
 
-/// How many places a worker keeps.
 const MAX_SPARE: usize = 128;
-/// Of how many headers a worker keeps the memory.
 const MAX_SPARE_FIELDS: usize = 256;
 
 unsafe extern "C" {
@@ -257,17 +245,14 @@ fn specifier_callbacks() -> Result<&'static SpecifierCallbacks, HostError> {
         .ok_or(HostError("cluster specifiers: it is older than 1.40"))
 }
 
-/// Whether Envoy lets modules choose the cluster of a route.
 pub(crate) fn has_specifiers() -> bool {
     SPECIFIER_CALLBACKS.get().is_some()
 }
 
-/// Whether Envoy gives secrets to modules.
 pub(crate) fn has_secrets() -> bool {
     SECRET_CALLBACKS.get().is_some()
 }
 
-/// Writes a line into Envoy's log.
 pub(crate) fn log(level: Level, line: &str) {
     if let Ok(callbacks) = callbacks() {
         // SAFETY: Envoy reads the line before it returns.
@@ -275,22 +260,20 @@ pub(crate) fn log(level: Level, line: &str) {
     }
 }
 
-/// Whether Envoy is 1.40 or newer.
 pub(crate) fn is_1_40() -> bool {
     find(callback_name!(log_v2)).is_some()
 }
 
-/// A filter configuration that Envoy is creating.
 pub(crate) struct Configuring<'a> {
     handle: *mut c_void,
     hook: PhantomData<&'a ()>,
 }
 
-/// Makes Envoy call `envoy_dynamic_module_on_http_filter_config_scheduled` for a configuration, from any thread.
+/// Makes Envoy call `envoy_dynamic_module_on_http_filter_config_scheduled`, from any thread.
 #[derive(Debug)]
 pub(crate) struct Scheduler(ptr::NonNull<c_void>);
 
-// SAFETY: Envoy's scheduler only posts to the main thread, which any thread may do.
+// SAFETY: the scheduler only posts to the main thread, which any thread may do.
 unsafe impl Send for Scheduler {}
 
 impl Scheduler {
@@ -311,36 +294,33 @@ impl Drop for Scheduler {
     }
 }
 
-/// A defined counter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Counter(usize);
 
-/// A secret that the module subscribed to.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct SecretId(usize);
 
 impl Configuring<'_> {
-    /// Defines a counter. Envoy allows this only while it creates a configuration.
+    /// Defines a counter, only while Envoy creates a configuration.
     pub(crate) fn counter(&self, name: &str) -> Result<Counter, HostError> {
         let callbacks = callbacks()?;
         let mut id = 0;
         let name = Buffer::lend(name.as_bytes());
-        // SAFETY: the handle is valid (rule 1), there are no labels, and Envoy copies the name.
+        // SAFETY: rule 1; no labels, and Envoy copies the name.
         let result = unsafe {
             (callbacks.http_filter_config_define_counter)(self.handle, name, ptr::null_mut(), 0, &raw mut id)
         };
         accepted(result == 0, "a counter").map(|()| Counter(id))
     }
 
-    /// A scheduler for this configuration; `None` if this Envoy has none.
     pub(crate) fn scheduler(&self) -> Option<Scheduler> {
         let callbacks = CALL_CALLBACKS.get()?;
-        // SAFETY: the handle is valid (rule 1).
+        // SAFETY: rule 1.
         let scheduler = unsafe { (callbacks.http_filter_config_scheduler_new)(self.handle) };
         ptr::NonNull::new(scheduler).map(Scheduler)
     }
 
-    /// Begins a POST to a cluster. Envoy allows this on its main thread only. The answer comes to
+    /// Begins a POST to a cluster, on Envoy's main thread only. The answer comes to
     /// `envoy_dynamic_module_on_http_filter_config_http_callout_done`.
     pub(crate) fn call(
         &self,
@@ -360,7 +340,7 @@ impl Configuring<'_> {
             .collect();
         let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
         let mut id = 0;
-        // SAFETY: the handle is valid (rule 1), and Envoy copies the cluster's name, the fields and the body.
+        // SAFETY: rule 1; Envoy copies cluster, fields and body.
         let result = unsafe {
             (callbacks.http_filter_config_http_callout)(
                 self.handle,
@@ -375,12 +355,12 @@ impl Configuring<'_> {
         accepted(result == 0, "a call")
     }
 
-    /// Subscribes to a secret. Envoy allows this only while it creates a configuration. `source` is a `ConfigSource` in
-    /// JSON, or empty for a secret of the bootstrap configuration.
+    /// Subscribes to a secret, only while Envoy creates a configuration. `source` is a `ConfigSource` in JSON, or empty
+    /// for a secret of the bootstrap configuration.
     pub(crate) fn subscribe(&self, name: &str, source: &str) -> Result<SecretId, HostError> {
         let callbacks = secret_callbacks()?;
         let (name, source) = (Buffer::lend(name.as_bytes()), Buffer::lend(source.as_bytes()));
-        // SAFETY: the handle is valid (rule 1), and Envoy copies name and source.
+        // SAFETY: rule 1; Envoy copies name and source.
         let id = unsafe { (callbacks.http_filter_config_generic_secret_subscribe)(self.handle, name, source) };
         accepted(id != 0, "a secret").map(|()| SecretId(id))
     }
@@ -389,14 +369,13 @@ impl Configuring<'_> {
     pub(crate) fn secret(&self, SecretId(id): SecretId) -> Result<Option<&[u8]>, HostError> {
         let callbacks = secret_callbacks()?;
         let mut answer = Buffer::NONE;
-        // SAFETY: the handle is valid (rule 1), and Envoy fills in the answer.
+        // SAFETY: rule 1; Envoy fills in the answer.
         let found = unsafe { (callbacks.http_filter_config_get_generic_secret)(self.handle, id, &raw mut answer) };
         // SAFETY: Envoy has filled it, and nothing sets a secret during this hook (rule 2).
         Ok(found.then(|| unsafe { answer.bytes() }))
     }
 }
 
-/// What a route has under the name of this filter.
 pub(crate) enum RouteConfig<'a> {
     None,
     Ours(&'a PerRouteConfig),
@@ -404,10 +383,9 @@ pub(crate) enum RouteConfig<'a> {
     Unknown,
 }
 
-/// A request and its response during a hook.
 pub(crate) struct Exchange<'a> {
     handle: *mut c_void,
-    /// The fields of request and response, once they were asked for. Until something is set.
+    /// The fields of request and response, read once, until something is set.
     fields: [OnceCell<Fields>; 2],
     hook: PhantomData<&'a ()>,
 }
@@ -421,7 +399,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// The fields of this name, which is in lower case, in order.
+    /// The fields of this lower-case name, in order.
     pub(crate) fn fields(&self, of: Headers, name: &str) -> Result<impl Iterator<Item = &[u8]>, HostError> {
         let [request, response] = &self.fields;
         let known = match of {
@@ -432,7 +410,7 @@ impl Exchange<'_> {
             let _ = known.set(self.all_fields(of)?);
         }
         let fields = known.get().map_or(&[][..], |Fields(fields)| fields);
-        // SAFETY: Envoy has filled them in, and whatever sets something forgets them before (rule 2).
+        // SAFETY: Envoy has filled them in, and setters forget them before (rule 2).
         let is_named = move |field: &&HeaderField| unsafe { field.name.bytes() } == name.as_bytes();
         // SAFETY: as above.
         Ok(fields
@@ -444,33 +422,31 @@ impl Exchange<'_> {
     fn all_fields(&self, of: Headers) -> Result<Fields, HostError> {
         let callbacks = callbacks()?;
         let mut fields = Fields(SPARE_FIELDS.try_with(Cell::take).unwrap_or_default());
-        // SAFETY: the handle is valid (rule 1).
+        // SAFETY: rule 1.
         let count = unsafe { (callbacks.http_get_headers_size)(self.handle, of as c_int) };
         fields.0.clear();
         fields.0.reserve(count);
-        // SAFETY: the handle is valid (rule 1), and there is room for as many fields as Envoy has.
+        // SAFETY: rule 1; there is room for `count` fields.
         let found = unsafe { (callbacks.http_get_headers)(self.handle, of as c_int, fields.0.as_mut_ptr()) };
         if found {
-            // SAFETY: there is room for them, and Envoy has filled in each one.
+            // SAFETY: Envoy has filled in each one.
             unsafe { fields.0.set_len(count) };
         }
         Ok(fields)
     }
 
-    /// The callbacks, for one that sets something: what Envoy lent before is not valid any more.
+    /// The callbacks for a setter, which invalidates what Envoy lent.
     fn setting(&mut self) -> Result<&'static Callbacks, HostError> {
         self.fields = [const { OnceCell::new() }; 2];
         callbacks()
     }
 
-    /// Replaces every field of this name by one field.
     pub(crate) fn set_header(&mut self, of: Headers, name: &str, value: &[u8]) -> Result<(), HostError> {
         // Some versions of Envoy take an empty value for a removal.
         accepted(!value.is_empty(), "an empty header")?;
         self.put_header(of, name, Buffer::lend(value))
     }
 
-    /// Removes every field of this name.
     pub(crate) fn remove_header(&mut self, of: Headers, name: &str) -> Result<(), HostError> {
         self.put_header(of, name, Buffer::NONE)
     }
@@ -478,116 +454,110 @@ impl Exchange<'_> {
     fn put_header(&mut self, of: Headers, name: &str, value: Buffer) -> Result<(), HostError> {
         let callbacks = self.setting()?;
         let name = Buffer::lend(name.as_bytes());
-        // SAFETY: the handle is valid (rule 1), and Envoy copies name and value.
+        // SAFETY: rule 1; Envoy copies name and value.
         let did = unsafe { (callbacks.http_set_header)(self.handle, of as c_int, name, value) };
         accepted(did, "a change of a header")
     }
 
-    /// Adds a field. Others of its name stay.
     pub(crate) fn add_header(&mut self, of: Headers, name: &str, value: &[u8]) -> Result<(), HostError> {
         let callbacks = self.setting()?;
         let (name, value) = (Buffer::lend(name.as_bytes()), Buffer::lend(value));
-        // SAFETY: the handle is valid (rule 1), and Envoy copies name and value.
+        // SAFETY: rule 1; Envoy copies name and value.
         let did = unsafe { (callbacks.http_add_header)(self.handle, of as c_int, name, value) };
         accepted(did, "a new header")
     }
 
-    /// The value of an attribute; `None` if Envoy has none.
     pub(crate) fn attribute(&self, attribute: Attribute) -> Result<Option<&[u8]>, HostError> {
         let callbacks = callbacks()?;
         let mut answer = Buffer::NONE;
-        // SAFETY: the handle is valid (rule 1), and Envoy fills in the answer.
+        // SAFETY: rule 1; Envoy fills in the answer.
         let found =
             unsafe { (callbacks.http_filter_get_attribute_string)(self.handle, attribute as c_int, &raw mut answer) };
-        // SAFETY: Envoy has filled it, and nothing is set before this borrow ends (rule 2).
+        // SAFETY: Envoy has filled it; nothing is set during this borrow (rule 2).
         Ok(found.then(|| unsafe { answer.bytes() }))
     }
 
-    /// The name of the cluster that the route leads to; `None` if there is no such cluster.
+    /// The routed cluster's name, if it exists.
     pub(crate) fn cluster_name(&self) -> Result<Option<&[u8]>, HostError> {
         let callbacks = callbacks()?;
         let mut answer = Buffer::NONE;
-        // SAFETY: the handle is valid (rule 1), and Envoy fills in the answer.
+        // SAFETY: rule 1; Envoy fills in the answer.
         let found = unsafe { (callbacks.http_get_cluster_name)(self.handle, &raw mut answer) };
-        // SAFETY: Envoy has filled it, and nothing is set before this borrow ends (rule 2).
+        // SAFETY: Envoy has filled it; nothing is set during this borrow (rule 2).
         Ok(found.then(|| unsafe { answer.bytes() }))
     }
 
     /// Makes Envoy match the request again when its route is needed next.
     pub(crate) fn clear_route_cache(&mut self) -> Result<(), HostError> {
         let callbacks = self.setting()?;
-        // SAFETY: the handle is valid (rule 1).
+        // SAFETY: rule 1.
         unsafe { (callbacks.http_clear_route_cache)(self.handle) };
         Ok(())
     }
 
-    /// Sets a string of the request's dynamic metadata.
     pub(crate) fn set_metadata(&mut self, namespace: &str, key: &str, value: &str) -> Result<(), HostError> {
         let callbacks = specifier_callbacks()?;
         self.setting()?;
         let [namespace, key, value] = [namespace, key, value].map(|text| Buffer::lend(text.as_bytes()));
-        // SAFETY: the handle is valid (rule 1), and Envoy copies namespace, key and value.
+        // SAFETY: rule 1; Envoy copies namespace, key and value.
         unsafe { (callbacks.http_set_dynamic_metadata_string)(self.handle, namespace, key, value) };
         Ok(())
     }
 
-    /// Makes the cluster specifier of the route choose again, if the route has one.
     pub(crate) fn choose_again(&mut self) -> Result<(), HostError> {
         let callbacks = specifier_callbacks()?;
         self.setting()?;
-        // SAFETY: the handle is valid (rule 1). Envoy may call the specifier of this library before it returns, which
-        // touches neither the exchange nor the stream.
+        // SAFETY: rule 1. If Envoy calls this library's specifier before it returns, that touches
+        // neither the exchange nor the stream.
         unsafe { (callbacks.http_clear_route_cluster_cache)(self.handle) };
         Ok(())
     }
 
-    /// The configuration that the route, virtual host or route configuration has for this filter.
+    /// The route's, virtual host's or route configuration's configuration for this filter.
     pub(crate) fn per_route_config(&self) -> Result<RouteConfig<'_>, HostError> {
         if !ROUTES_CONFIGURED.load(Ordering::Relaxed) {
             return Ok(RouteConfig::None);
         }
         let callbacks = callbacks()?;
-        // SAFETY: the handle is valid (rule 1).
+        // SAFETY: rule 1.
         let pointer = unsafe { (callbacks.get_most_specific_route_config)(self.handle) };
         if pointer.is_null() {
             return Ok(RouteConfig::None);
         }
         Ok(match ROUTES.find(pointer) {
-            // SAFETY: it is in the registry, so it is a `Box<PerRouteConfig>`. Envoy returned it for the route of this
-            // request, and does not destroy it during this hook (rule 4).
+            // SAFETY: in the registry, so a `Box<PerRouteConfig>`. Envoy returned it for this request's route, and does
+            // not destroy it during this hook (rule 4).
             Some(config) => RouteConfig::Ours(unsafe { config.as_ref() }),
             None => RouteConfig::Unknown,
         })
     }
 
-    /// A string in the metadata of the route or of the cluster that it leads to.
     pub(crate) fn metadata(&self, of: Metadata, namespace: &str, key: &str) -> Result<Option<&[u8]>, HostError> {
         let callbacks = callbacks()?;
         let mut answer = Buffer::NONE;
         let (namespace, key) = (Buffer::lend(namespace.as_bytes()), Buffer::lend(key.as_bytes()));
-        // SAFETY: the handle is valid (rule 1), and Envoy fills in the answer.
+        // SAFETY: rule 1; Envoy fills in the answer.
         let found =
             unsafe { (callbacks.http_get_metadata_string)(self.handle, of as c_int, namespace, key, &raw mut answer) };
-        // SAFETY: Envoy has filled it, and nothing is set before this borrow ends (rule 2).
+        // SAFETY: Envoy has filled it; nothing is set during this borrow (rule 2).
         Ok(found.then(|| unsafe { answer.bytes() }))
     }
 
-    /// The current content of a secret; `None` until it arrives.
     pub(crate) fn secret(&self, SecretId(id): SecretId) -> Result<Option<&[u8]>, HostError> {
         let callbacks = secret_callbacks()?;
         let mut answer = Buffer::NONE;
-        // SAFETY: the handle is valid (rule 1), and Envoy fills in the answer.
+        // SAFETY: rule 1; Envoy fills in the answer.
         let found = unsafe { (callbacks.http_filter_get_generic_secret)(self.handle, id, &raw mut answer) };
         // SAFETY: Envoy has filled it, and a worker gets a new secret only between hooks (rule 2).
         Ok(found.then(|| unsafe { answer.bytes() }))
     }
 
-    /// Sends the request to this host. If the host is not available, a `strict` request fails and any other is
+    /// Sends the request to this host. If that is not available, a `strict` request fails and any other is
     /// load-balanced.
     pub(crate) fn override_host(&mut self, host: &[u8], strict: bool) -> Result<(), HostError> {
         let callbacks = self.setting()?;
         let host = Buffer::lend(host);
-        // SAFETY: the handle is valid (rule 1), and Envoy copies the host.
+        // SAFETY: rule 1; Envoy copies the host.
         let did = unsafe { (callbacks.http_set_upstream_override_host)(self.handle, host, strict) };
         accepted(did, "an upstream override host")
     }
@@ -596,31 +566,28 @@ impl Exchange<'_> {
     pub(crate) fn set_filter_state(&mut self, key: &str, value: &str) -> Result<(), HostError> {
         let callbacks = self.setting()?;
         let (key, value) = (Buffer::lend(key.as_bytes()), Buffer::lend(value.as_bytes()));
-        // SAFETY: the handle is valid (rule 1), and Envoy copies key and value.
+        // SAFETY: rule 1; Envoy copies key and value.
         let did = unsafe { (callbacks.http_set_filter_state_bytes)(self.handle, key, value) };
         accepted(did, "filter state")
     }
 
-    /// Sets an object of Envoy's own. The key says what it is made of.
     pub(crate) fn set_typed_filter_state(&mut self, key: &str, value: &str) -> Result<(), HostError> {
         let callbacks = self.setting()?;
         let (key, value) = (Buffer::lend(key.as_bytes()), Buffer::lend(value.as_bytes()));
-        // SAFETY: the handle is valid (rule 1), and Envoy copies key and value.
+        // SAFETY: rule 1; Envoy copies key and value.
         let did = unsafe { (callbacks.http_set_filter_state_typed)(self.handle, key, value) };
         accepted(did, "typed filter state")
     }
 
-    /// Increments a counter, if there is one. Envoy knows every defined counter, and a count is not worth failing a
-    /// request.
+    /// Increments a counter, if there is one. A failure must not fail the request.
     pub(crate) fn count(&self, counter: Option<&Counter>) {
         if let (Some(counter), Ok(callbacks)) = (counter, callbacks()) {
-            // SAFETY: the handle is valid (rule 1), and there are no labels.
+            // SAFETY: rule 1; no labels.
             unsafe { (callbacks.http_filter_increment_counter)(self.handle, counter.0, ptr::null_mut(), 0, 1) };
         }
     }
 }
 
-/// A request whose cluster is chosen.
 pub(crate) struct Choosing<'a> {
     callbacks: &'static SpecifierCallbacks,
     handle: *mut c_void,
@@ -628,11 +595,10 @@ pub(crate) struct Choosing<'a> {
 }
 
 impl Choosing<'_> {
-    /// A string of the request's dynamic metadata.
     pub(crate) fn metadata(&self, namespace: &str, key: &str) -> Option<&[u8]> {
         let mut answer = Buffer::NONE;
         let [namespace, key] = [namespace, key].map(|text| Buffer::lend(text.as_bytes()));
-        // SAFETY: the handle is valid (rule 1), and Envoy fills in the answer.
+        // SAFETY: rule 1; Envoy fills in the answer.
         let found = unsafe {
             (self.callbacks.cluster_specifier_get_dynamic_metadata)(self.handle, namespace, key, &raw mut answer)
         };
@@ -640,14 +606,14 @@ impl Choosing<'_> {
         found.then(|| unsafe { answer.bytes() })
     }
 
-    /// The random number of the request's route. It is the same each time that a cluster of this route is chosen.
+    /// A random number, the same for each choice of a cluster on the request's route.
     pub(crate) fn random(&self) -> u64 {
-        // SAFETY: the handle is valid (rule 1).
+        // SAFETY: rule 1.
         unsafe { (self.callbacks.cluster_specifier_get_random_value)(self.handle) }
     }
 
     fn set_cluster(&self, name: &str) {
-        // SAFETY: the handle is valid (rule 1), and Envoy copies the name.
+        // SAFETY: rule 1; Envoy copies the name.
         unsafe { (self.callbacks.cluster_specifier_set_cluster_name)(self.handle, Buffer::lend(name.as_bytes())) };
     }
 }
@@ -658,7 +624,7 @@ impl Choosing<'_> {
 /// `http_filter_new` returned `stream`, it is not destroyed, and Envoy passed `handle` with it.
 unsafe fn about(handle: *mut c_void, stream: *const c_void, hook: impl FnOnce(&mut Stream, &mut Exchange<'_>)) {
     let mut exchange = Exchange::new(handle);
-    // SAFETY: this is a `Box<Option<Stream>>` of this module, and there is no other reference to it (rule 3).
+    // SAFETY: a `Box<Option<Stream>>` of this module without another reference (rule 3).
     if let Some(Some(stream)) = unsafe { stream.cast::<Option<Stream>>().cast_mut().as_mut() }
         && guard(|| hook(stream, &mut exchange)).is_none()
     {
@@ -666,14 +632,14 @@ unsafe fn about(handle: *mut c_void, stream: *const c_void, hook: impl FnOnce(&m
     }
 }
 
-/// `Continue` in every status type of the interface.
+/// `Continue` in every status type.
 const CONTINUE: c_int = 0;
 
 #[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_on_program_init() -> *const c_char {
     let ready = guard(|| match Callbacks::find() {
         Ok(found) => {
-            // Envoy calls this once. A second table would be equal.
+            // Envoy calls this hook once.
             let _ = CALLBACKS.set(found);
             if let Ok(found) = SecretCallbacks::find() {
                 let _ = SECRET_CALLBACKS.set(found);
@@ -687,7 +653,7 @@ extern "C" fn envoy_dynamic_module_on_program_init() -> *const c_char {
             true
         }
         Err(missing) => {
-            // The callback for logging may be missing, too.
+            // The callback for logging may be missing.
             eprintln!(
                 "limpet: this Envoy is too old for Limpet's dynamic module, which needs 1.38 or newer: it has no {}",
                 missing.to_string_lossy()
@@ -713,7 +679,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
         handle,
         hook: PhantomData,
     };
-    // SAFETY: Envoy lends the configuration to this hook (rule 2).
+    // SAFETY: lent to this hook (rule 2).
     let plugin = guard(|| plugin::configure(&configuring, unsafe { config.bytes() }));
     match plugin.flatten() {
         Some(plugin) => Arc::into_raw(Arc::new(plugin)).cast(),
@@ -723,7 +689,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(config: *const c_void) {
-    // SAFETY: Envoy returns the reference from `config_new`, once (rule 3).
+    // SAFETY: Envoy returns the reference of `config_new` once (rule 3).
     guard(|| {
         let plugin = unsafe { Arc::from_raw(config.cast::<Plugin>()) };
         // Streams may hold the plugin for longer, but Envoy may unload the library once it holds no configuration.
@@ -731,7 +697,6 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(config: 
     });
 }
 
-/// Envoy carries out what a [`Scheduler`] committed, on its main thread.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(
     handle: *mut c_void,
@@ -742,7 +707,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(
         handle,
         hook: PhantomData,
     };
-    // SAFETY: this is an `Arc<Plugin>` that Envoy still holds (rule 3).
+    // SAFETY: an `Arc<Plugin>` that Envoy still holds (rule 3).
     let plugin = unsafe { &*config.cast::<Plugin>() };
     guard(|| plugin.on_schedule(&configured));
 }
@@ -759,7 +724,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_callout_don
     chunks: *const Buffer,
     chunk_count: usize,
 ) {
-    // SAFETY: this is an `Arc<Plugin>` that Envoy still holds (rule 3).
+    // SAFETY: an `Arc<Plugin>` that Envoy still holds (rule 3).
     let plugin = unsafe { &*config.cast::<Plugin>() };
     let fields = if fields.is_null() {
         &[]
@@ -767,7 +732,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_callout_don
         // SAFETY: not null, and Envoy lends that many fields to this hook (rule 2).
         unsafe { std::slice::from_raw_parts(fields, count) }
     };
-    // SAFETY: Envoy lends names and values to this hook, too (rule 2).
+    // SAFETY: lent to this hook (rule 2).
     let fields = fields
         .iter()
         .map(|field| unsafe { (field.name.bytes(), field.value.bytes()) });
@@ -777,7 +742,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_callout_don
         // SAFETY: not null, and Envoy lends that many chunks to this hook (rule 2).
         unsafe { std::slice::from_raw_parts(chunks, chunk_count) }
     };
-    // SAFETY: Envoy lends the bytes of the chunks to this hook, too (rule 2).
+    // SAFETY: lent to this hook (rule 2).
     let body: Vec<u8> = chunks
         .iter()
         .flat_map(|chunk| unsafe { chunk.bytes() })
@@ -793,7 +758,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_new(
 ) -> *const c_void {
     // Set before any worker sees the route.
     ROUTES_CONFIGURED.store(true, Ordering::Relaxed);
-    // SAFETY: Envoy lends the configuration to this hook (rule 2).
+    // SAFETY: lent to this hook (rule 2).
     let pointer = guard(|| {
         plugin::configure_per_route(unsafe { config.bytes() }).and_then(|config| ROUTES.insert(config.into()))
     });
@@ -803,7 +768,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_new(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_destroy(config: *const c_void) {
     if let Some(config) = ROUTES.remove(config) {
-        // SAFETY: it was in the registry, so it is a `Box<PerRouteConfig>`, and it is not there any more (rule 4).
+        // SAFETY: a `Box<PerRouteConfig>` that has just left the registry (rule 4).
         guard(|| drop(unsafe { Box::from_raw(config.as_ptr()) }));
     }
 }
@@ -814,7 +779,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_cluster_specifier_config_new(
     _name: Buffer,
     config: Buffer,
 ) -> *const c_void {
-    // SAFETY: Envoy lends the configuration to this hook (rule 2).
+    // SAFETY: lent to this hook (rule 2).
     let specifier = guard(|| specifier::configure(unsafe { config.bytes() }));
     match specifier.flatten() {
         Some(specifier) => Box::into_raw(Box::new(specifier)).cast_const().cast(),
@@ -824,11 +789,11 @@ unsafe extern "C" fn envoy_dynamic_module_on_cluster_specifier_config_new(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn envoy_dynamic_module_on_cluster_specifier_config_destroy(config: *const c_void) {
-    // SAFETY: Envoy returns the `Box<Specifier>` from `config_new`, once (rule 5).
+    // SAFETY: Envoy returns the `Box<Specifier>` of `config_new` once (rule 5).
     guard(|| drop(unsafe { Box::from_raw(config.cast::<Specifier>().cast_mut()) }));
 }
 
-/// Returns whether a cluster was chosen. If not, Envoy keeps the one that was chosen before.
+/// Returns whether a cluster was chosen. If not, Envoy keeps the previous one.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn envoy_dynamic_module_on_cluster_specifier_select(
     config: *const c_void,
@@ -842,7 +807,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_cluster_specifier_select(
         handle,
         hook: PhantomData,
     };
-    // SAFETY: this is a `Box<Specifier>` that Envoy still holds (rule 5).
+    // SAFETY: a `Box<Specifier>` that Envoy still holds (rule 5).
     let specifier = unsafe { &*config.cast::<Specifier>() };
     guard(|| choosing.set_cluster(specifier::choose(specifier, &choosing))).is_some()
 }
@@ -853,7 +818,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_new(
     handle: *mut c_void,
 ) -> *const c_void {
     let config = config.cast::<Plugin>();
-    // SAFETY: this is an `Arc<Plugin>` that Envoy still holds (rule 3). The stream gets a reference of its own.
+    // SAFETY: an `Arc<Plugin>` that Envoy still holds (rule 3). The stream gets its own reference.
     let plugin = unsafe {
         Arc::increment_strong_count(config);
         Arc::from_raw(config)
@@ -872,11 +837,11 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_new(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn envoy_dynamic_module_on_http_filter_destroy(stream: *const c_void) {
-    // SAFETY: Envoy returns the `Box<Option<Stream>>` from `http_filter_new`, once (rule 3).
+    // SAFETY: Envoy returns the `Box<Option<Stream>>` of `http_filter_new` once (rule 3).
     guard(|| {
         let mut place = unsafe { Box::from_raw(stream.cast::<Option<Stream>>().cast_mut()) };
         *place = None;
-        // It fails while the thread ends.
+        // Fails while the thread ends.
         let _ = SPARE.try_with(|spare| {
             let mut spare = spare.borrow_mut();
             if spare.len() < MAX_SPARE {
@@ -892,7 +857,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
     stream: *const c_void,
     _: bool,
 ) -> c_int {
-    // SAFETY: the handle and the stream belong together (rules 1 and 3).
+    // SAFETY: handle and stream belong together (rules 1 and 3).
     unsafe { about(handle, stream, Stream::on_request) };
     CONTINUE
 }
@@ -903,7 +868,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(
     stream: *const c_void,
     _: bool,
 ) -> c_int {
-    // SAFETY: the handle and the stream belong together (rules 1 and 3).
+    // SAFETY: handle and stream belong together (rules 1 and 3).
     unsafe { about(handle, stream, Stream::on_response) };
     CONTINUE
 }
@@ -916,19 +881,17 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_local_reply(
     details: Buffer,
     _reset_imminent: bool,
 ) -> c_int {
-    // SAFETY: the handle and the stream belong together (rules 1 and 3), and Envoy lends the details to this hook (rule
-    // 2).
+    // SAFETY: handle and stream belong together (rules 1 and 3), and Envoy lends the details (rule 2).
     unsafe { about(handle, stream, |stream, _| stream.on_local_reply(details.bytes())) };
     CONTINUE
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn envoy_dynamic_module_on_http_filter_stream_complete(handle: *mut c_void, stream: *const c_void) {
-    // SAFETY: the handle and the stream belong together (rules 1 and 3).
+    // SAFETY: handle and stream belong together (rules 1 and 3).
     unsafe { about(handle, stream, Stream::on_complete) };
 }
 
-/// Hooks that every module must have and that do nothing here.
 macro_rules! idle_hooks {
     ($($name:ident($($argument:ty),*) $(-> $answer:ident)?;)*) => {
         $(

@@ -1,10 +1,7 @@
-//! The sessions that this process has seen.
-
 use std::sync::LazyLock;
 
 use limpet_core::census::Census;
 
-/// What all workers of the process see.
 pub(crate) static CENSUS: LazyLock<Census> = LazyLock::new(|| {
     let mut seed = [0; 16];
     // Without random bytes there are no new sessions either.

@@ -9,19 +9,16 @@ use zeroize::Zeroizing;
 
 use crate::abi::SecretId;
 
-/// How many versions are kept: this many of the newest, and of the newest that are keyrings. Workers see a new secret
-/// at different times, so for a moment some still have the previous one.
+/// The newest versions and keyrings to keep, because workers see a new secret at different times.
 const KEPT: usize = 2;
 
-/// A filter for each version of a secret.
 #[derive(Debug)]
 pub(crate) struct Discovered {
     pub(crate) secret: SecretId,
-    /// The newest version is the first.
+    /// Newest first.
     versions: RwLock<Vec<Version>>,
 }
 
-/// A version of the secret.
 struct Version {
     secret: Zeroizing<Vec<u8>>,
     /// `None` if the secret is not a keyring.
@@ -44,13 +41,13 @@ impl Discovered {
         }
     }
 
-    /// The filter with the keyring in this secret, or with the newest previous one if the secret holds none; `None` if
-    /// there was no keyring yet. `keyless` is the filter without keys.
+    /// The filter with the keyring in this secret, else with the newest previous one; `None` before the first keyring.
+    /// `keyless` is the filter without keys.
     ///
     /// # Errors
-    /// If the secret is not a keyring and is seen for the first time. The previous filter stays in use.
+    /// If the secret is not a keyring and is new. The previous filter stays in use.
     pub(crate) fn filter(&self, secret: Option<&[u8]>, keyless: &Filter) -> Result<Option<Arc<Filter>>, ConfigError> {
-        // A panic cannot leave the list half-changed, so a poisoned lock is safe to use.
+        // A panic cannot leave the list half-changed.
         let versions = self.versions.read().unwrap_or_else(PoisonError::into_inner);
         // Before the first secret, Envoy has an empty one.
         let Some(secret) = secret.filter(|secret| !secret.is_empty()) else {
@@ -63,7 +60,6 @@ impl Discovered {
         self.take(secret, keyless)
     }
 
-    /// Adds a new version.
     fn take(&self, secret: &[u8], keyless: &Filter) -> Result<Option<Arc<Filter>>, ConfigError> {
         let parsed = KeyringDocument::parse(secret).and_then(|document| document.keyring());
         let filter = parsed.map(|keyring| Arc::new(keyless.with_keys(keyring)));
@@ -88,7 +84,6 @@ impl Discovered {
         filter.map(Some)
     }
 
-    /// The filter with the newest keyring.
     pub(crate) fn newest(&self) -> Option<Arc<Filter>> {
         newest(&self.versions.read().unwrap_or_else(PoisonError::into_inner))
     }

@@ -19,40 +19,36 @@ use crate::census::CENSUS;
 pub(crate) static UNANSWERED: Unanswered = Unanswered::new();
 
 thread_local! {
-    /// The worker's memory for changed headers.
+    /// Memory for changed headers.
     static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 /// Larger memory is given back, so that a client with a long header does not fill every worker's.
 const MAX_ROOM: usize = 16 * 1024;
 
-/// Keeps the memory of a changed header for the next one.
 pub(crate) fn keep_room(mut room: Vec<u8>) {
     if room.capacity() <= MAX_ROOM {
         room.clear();
-        // It fails while the thread ends.
+        // Fails while the thread ends.
         let _ = ROOM.try_with(|kept| kept.set(room));
     }
 }
 
-/// The request of the current hook.
 pub(crate) struct Request<'e, 'h> {
     pub(crate) exchange: &'e mut Exchange<'h>,
     pub(crate) counters: &'e Counters<Counter>,
 }
 
-/// The response of the current hook.
 pub(crate) struct Response<'e, 'h> {
     pub(crate) exchange: &'e Exchange<'h>,
     /// The host that the request was steered to, as `ip:port`.
     pub(crate) asked: Option<&'e [u8]>,
-    /// The response code details of a reply of Envoy's own.
+    /// The response code details of Envoy's own reply.
     pub(crate) local_reply: Option<&'e [u8]>,
 }
 
 #[cfg(test)]
 thread_local! {
-    /// The time of a test that does not take the machine's.
     pub(crate) static TIME: Cell<Option<Timestamp>> = const { Cell::new(None) };
 }
 
@@ -88,7 +84,7 @@ fn attribute<'e>(exchange: &'e Exchange<'_>, attribute: Attribute) -> Answer<'e>
 
 fn session<'e>(exchange: &'e Exchange<'_>, of: Metadata) -> Answer<'e> {
     let session = exchange.metadata(of, METADATA_NAMESPACE, METADATA_KEY)?;
-    // An empty string counts as absent, as it does for the wasm filter, which gets it as a header.
+    // An empty string counts as absent, as in the wasm filter, which gets it as a header.
     Ok(session.filter(|session| !session.is_empty()).map(Cow::Borrowed))
 }
 
@@ -161,11 +157,11 @@ impl ResponseView for Response<'_, '_> {
     }
 
     fn code_details(&self) -> Answer<'_> {
-        // Envoy 1.38 does not provide `response.code_details`, but every version tells modules about its own replies.
+        // Envoy 1.38 has no `response.code_details`, but every version reports its own replies to modules.
         if let Some(details) = self.local_reply {
             return Ok(Some(Cow::Borrowed(details)));
         }
-        // Without an upstream, the response came neither from Envoy nor from a backend but, for example, from a cache.
+        // A response without an upstream is neither Envoy's nor a backend's but, for example, a cache's.
         let upstream = attribute(self.exchange, Attribute::UpstreamAddress)?;
         Ok(upstream.map(|_| Cow::Borrowed(VIA_UPSTREAM.as_bytes())))
     }

@@ -13,19 +13,19 @@ use crate::discovered::Discovered;
 use crate::host;
 use crate::reporter::Reporter;
 
-/// Of all configurations that Envoy gives to this library.
+/// Fences of all configurations in this process.
 static FENCES_AHEAD: Mutex<FencesAhead> = Mutex::new(FencesAhead::new());
 
-/// Of all configurations, too: entries outlast a configuration that does not change their policy.
+/// Tables of all configurations: entries outlast one that does not change their policy.
 static TABLES: Tables = Tables::new();
 
-/// The warnings that are in Envoy's log.
+/// Warnings in Envoy's log.
 static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// How many warnings are remembered. They name policies, and a control plane may rename one with each change.
+/// The most warnings in [`SAID`], because they name policies, and a control plane may rename one with each change.
 const REMEMBERED: usize = 1024;
 
-/// Writes a warning into Envoy's log, unless an earlier configuration did.
+/// Logs a warning, unless an earlier configuration did.
 pub(crate) fn warn_once(text: String) {
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     if said.contains(&text) {
@@ -38,33 +38,28 @@ pub(crate) fn warn_once(text: String) {
     said.insert(text);
 }
 
-/// A configuration in force, and its counters.
 #[derive(Debug)]
 pub(crate) struct Plugin {
     /// Without keys if these are in a secret.
     pub(crate) filter: Filter,
     discovered: Option<Discovered>,
     pub(crate) counters: Counters<Counter>,
-    /// `None` if sessions are not reported.
     reporter: Option<Reporter>,
 }
 
 impl Plugin {
-    /// Envoy destroys the configuration.
     pub(crate) fn leave(&self) {
         if let Some(reporter) = &self.reporter {
             reporter.leave();
         }
     }
 
-    /// It is time to tell the controller of sessions.
     pub(crate) fn on_schedule(&self, configured: &Configuring<'_>) {
         if let Some(reporter) = &self.reporter {
             reporter.report(configured);
         }
     }
 
-    /// The controller has answered, or not.
     pub(crate) fn on_answer<'a>(
         &self,
         is_answer: bool,
@@ -90,7 +85,6 @@ impl Plugin {
     }
 }
 
-/// Puts a configuration in force. If it is refused, logs the reason and returns `None`.
 pub(crate) fn configure(configuring: &Configuring<'_>, json: &[u8]) -> Option<Plugin> {
     match try_configure(configuring, json) {
         Ok(plugin) => Some(plugin),
@@ -101,12 +95,12 @@ pub(crate) fn configure(configuring: &Configuring<'_>, json: &[u8]) -> Option<Pl
     }
 }
 
-/// The configuration of a route for this filter. Its text is the same as in the metadata of a route.
+/// A route's configuration, in the form of a route's metadata.
 #[derive(Debug)]
 pub(crate) struct PerRouteConfig(pub(crate) Vec<u8>);
 
-/// Reads the configuration of a route. If it is refused, logs the reason and returns `None`. Envoy does not tell for
-/// which filter it is, so only a request shows whether the policy exists.
+/// Reads the configuration of a route, or logs why it is refused. Envoy does not say for which filter it is, so only a
+/// request shows whether the policy exists.
 pub(crate) fn configure_per_route(session: &[u8]) -> Option<PerRouteConfig> {
     if let Err(error) = limpet_core::RouteSession::parse(session) {
         let line = format!(
@@ -123,13 +117,13 @@ fn try_configure(configuring: &Configuring<'_>, json: &[u8]) -> Result<Plugin, S
     let mut config = config::parse(json).map_err(|error| error.to_string())?;
     let by_virtual_host = config.routes.iter().position(|route| route.virtual_host.is_some());
     if let Some(index) = by_virtual_host.filter(|_| !abi::is_1_40()) {
-        // Older versions return something else, and the route would lose its sessions without a message.
+        // Older versions return something else, and the route would silently lose its sessions.
         return Err(format!(
             "routes[{index}].virtualHost: dynamic modules learn the virtual host from Envoy 1.40 on, \
              and this one is older"
         ));
     }
-    // A panic cannot leave it half-changed, so a poisoned lock is safe to use.
+    // A panic cannot leave it half-changed.
     let mut fences_ahead = FENCES_AHEAD.lock().unwrap_or_else(PoisonError::into_inner);
     let ahead = fences_ahead.bound(&mut config, host::now());
     drop(fences_ahead);
@@ -160,7 +154,7 @@ fn try_configure(configuring: &Configuring<'_>, json: &[u8]) -> Result<Plugin, S
     })
 }
 
-/// Subscribes to the secret with the keyring. If the secret is there already, it must be a keyring.
+/// Subscribes to the secret. If it is there already, it must be a keyring.
 fn discover(
     configuring: &Configuring<'_>,
     config: &FilterConfig,

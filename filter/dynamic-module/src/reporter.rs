@@ -1,7 +1,7 @@
-//! Tells the controller of the sessions that this process has seen.
+//! Reports this process's sessions to the controller.
 //!
-//! A thread of ours waits; Envoy's main thread calls. All configurations share one census, so one of them reports for
-//! all. The thread ends with the last configuration, because Envoy may unload the library then.
+//! A thread of ours waits; Envoy's main thread calls. All configurations share one census, so one reports for all. The
+//! thread ends with the last configuration, because Envoy may unload the library then.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -26,10 +26,9 @@ static LEAVE: Condvar = Condvar::new();
 struct State {
     members: Vec<Member>,
     thread: Option<JoinHandle<()>>,
-    /// Which member waits for an answer.
     sender: Option<u64>,
     next: u64,
-    /// How many intervals have passed without a report.
+    /// Intervals without a report.
     idle: u32,
 }
 
@@ -39,7 +38,6 @@ struct Member {
     interval: Duration,
 }
 
-/// A configuration that may report.
 #[derive(Debug)]
 pub(crate) struct Reporter {
     id: u64,
@@ -81,7 +79,6 @@ impl Reporter {
         })
     }
 
-    /// Reports no more. With the last configuration, the thread ends.
     pub(crate) fn leave(&self) {
         let mut state = state();
         state.members.retain(|member| member.id != self.id);
@@ -93,12 +90,12 @@ impl Reporter {
         {
             LEAVE.notify_all();
             drop(state);
-            // It ends at once, and a panic of it is of no interest any more.
+            // It ends at once, and its panic no longer matters.
             let _ = thread.join();
         }
     }
 
-    /// Sends pending changes, unless a report is under way.
+    /// Sends changes, unless a report is under way.
     pub(crate) fn report(&self, configured: &Configuring<'_>) {
         let mut state = state();
         let Some(report) = CENSUS.next_report(&self.node_cluster, &mut state.idle, host::now()) else {
@@ -118,14 +115,13 @@ impl Reporter {
         }
     }
 
-    /// The controller has answered, or not.
     pub(crate) fn on_answer<'a>(
         &self,
         is_answer: bool,
         mut fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
         body: &[u8],
     ) {
-        // An error without a message is all in the header fields.
+        // A gRPC error without a message is in the header fields.
         let is_taken = is_answer
             && fields.all(|field| match field {
                 (b":status", status) => status == b"200",
@@ -142,7 +138,6 @@ impl Reporter {
     }
 }
 
-/// Wakes a configuration now and then, until there is none.
 fn wait() {
     let mut state = state();
     while let Some(member) = state.members.first() {

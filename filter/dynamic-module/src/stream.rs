@@ -1,5 +1,3 @@
-//! A request and its response.
-
 use std::sync::Arc;
 
 use limpet_core::census::Census;
@@ -13,16 +11,14 @@ use crate::census::CENSUS;
 use crate::host::{self, Request, Response, UNANSWERED};
 use crate::plugin::{self, Plugin};
 
-/// The state of a request. What it holds stays where it is: to move a session costs more than to look at it.
+/// The state of a request. Its parts stay in place: to move a session costs more than to look at it.
 pub(crate) struct Stream {
     plugin: Arc<Plugin>,
-    /// `None` without a session, and once there is nothing left to do for it.
     session: Option<Session>,
-    /// The host that the request was steered to.
     asked: Option<address::Text>,
-    /// The response code details of a reply of Envoy's own.
+    /// The response code details of Envoy's own reply.
     local_reply: Option<Vec<u8>>,
-    /// For the access log. Envoy keeps the first value that it gets, so the filter sets it once, at the end.
+    /// For the access log. Set once, at the end, because Envoy keeps the first value.
     outcome: (Option<RequestOutcome>, ResponseOutcome),
 }
 
@@ -37,7 +33,6 @@ impl Stream {
         }
     }
 
-    /// The headers of the request are complete.
     pub(crate) fn on_request(&mut self, exchange: &mut Exchange<'_>) {
         if let Err(error) = self.begin(exchange) {
             self.session = None;
@@ -46,14 +41,12 @@ impl Stream {
         }
     }
 
-    /// Envoy is about to send a reply of its own.
     pub(crate) fn on_local_reply(&mut self, details: &[u8]) {
         if self.session.is_some() {
             self.local_reply = Some(details.to_vec());
         }
     }
 
-    /// The headers of the response are complete.
     pub(crate) fn on_response(&mut self, exchange: &mut Exchange<'_>) {
         let answered = self.answer(exchange);
         // A second call finds no session.
@@ -63,7 +56,6 @@ impl Stream {
         }
     }
 
-    /// The request has ended, and the access log is about to be written.
     pub(crate) fn on_complete(&mut self, exchange: &mut Exchange<'_>) {
         // Without a response, Envoy may begin the request again at once.
         if let Some(session) = self.session.take() {
@@ -81,7 +73,7 @@ impl Stream {
         }
     }
 
-    /// A hook has panicked. The filter does not touch the rest of the exchange.
+    /// Ends the session, because a hook has panicked.
     pub(crate) fn give_up(&mut self, exchange: &Exchange<'_>) {
         self.session = None;
         exchange.count(self.plugin.counters.host_errors());
@@ -95,7 +87,6 @@ impl Stream {
         }
     }
 
-    /// Finds the session of the request, and sends the request where it belongs.
     fn begin(&mut self, exchange: &mut Exchange<'_>) -> Result<(), SessionError> {
         let plugin = &*self.plugin;
         let discovered = plugin.discovered(exchange)?;
@@ -119,7 +110,6 @@ impl Stream {
         Ok(plan.carry_out(&mut message, &plugin.counters, policy)?)
     }
 
-    /// Gives the client a token if it needs one, and counts what became of the session.
     fn answer(&mut self, exchange: &mut Exchange<'_>) -> Result<(), SessionError> {
         let Some(session) = &mut self.session else {
             return Ok(());
@@ -141,11 +131,9 @@ impl Stream {
     }
 }
 
-/// The request or response of the current hook.
 struct Message<'e, 'h> {
     exchange: &'e mut Exchange<'h>,
     headers: Headers,
-    /// The fields of [`Stream`].
     asked: &'e mut Option<address::Text>,
     outcome: &'e mut (Option<RequestOutcome>, ResponseOutcome),
 }

@@ -1,5 +1,5 @@
-//! `LIMPET_FUZZ_TARGET=token cargo fuzz run --fuzz-dir filter/fuzz any`. cargo-fuzz passes `--cfg fuzzing`; without it
-//! this does nothing, and libFuzzer is not built.
+//! `LIMPET_FUZZ_TARGET=token cargo fuzz run --fuzz-dir filter/fuzz any`. Without cargo-fuzz's `--cfg fuzzing`, this
+//! does nothing.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

@@ -16,7 +16,6 @@ use crate::proxy::{HOST, NONCE, request, response};
 const NAME: &str = "session";
 const KEY: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
 
-/// A filter with a policy of one mode, and the token that every response gets.
 struct Site {
     filter: Filter,
     header: &'static str,
@@ -88,7 +87,6 @@ impl Site {
         (!rewritten.is_empty()).then_some(rewritten)
     }
 
-    /// What the backend sees of a request field, and what became of the token.
     fn asked(&self, name: &str, field: &[u8]) -> (Vec<u8>, Option<RequestOutcome>) {
         let mut session = self.session();
         let plan = session
@@ -117,7 +115,7 @@ thread_local! {
     };
 }
 
-/// Takes each line as a field of a response, which the client returns in a request.
+/// Takes each line as a field of a response, which the client returns.
 ///
 /// # Panics
 /// If the application gets another value back, a token is in the wrong place, or a session begins or ends with anything
@@ -198,7 +196,7 @@ fn header(site: &Site, fields: &[&[u8]]) {
     let Some(answered) = answered else { return };
     // The field `""` gets no token and is not part of the session.
     let sent: Vec<Vec<u8>> = answered.into_iter().filter(|field| field != b"\"\"").collect();
-    // A field with a token in front of its second value did not come only from an application.
+    // A field with a token in front of its second value is not only an application's.
     let has_inner = |field: &&&[u8]| {
         let mut elements = field.split(|byte| *byte == b',').skip(1).map(<[u8]>::trim_ascii_start);
         elements.any(starts_with_token)
@@ -214,7 +212,6 @@ fn header(site: &Site, fields: &[&[u8]]) {
     );
 }
 
-/// Whether the value starts with a token and `~`, behind the opening quote if there is one.
 fn starts_with_token(value: &[u8]) -> bool {
     let value = value.strip_prefix(b"\"").unwrap_or(value);
     let end = value.iter().position(|byte| *byte == b'~');
@@ -224,7 +221,7 @@ fn starts_with_token(value: &[u8]) -> bool {
 /// Takes the bytes as a Cookie field and as a header of a hostile client.
 ///
 /// # Panics
-/// If anything is removed that does not have the form of a token in front of a value.
+/// If anything is removed but a token in front of a value.
 pub fn prefixed_request(field: &[u8]) {
     SITES.with(|sites| {
         let parts = field.split(|byte| *byte == b';');

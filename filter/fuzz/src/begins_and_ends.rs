@@ -1,5 +1,3 @@
-//! Sessions that begin and end with a cookie of the application.
-
 use limpet_core::carrier::set_cookie::{Said, said};
 use limpet_core::outcome::ResponseOutcome;
 use limpet_core::time::Timestamp;
@@ -23,10 +21,6 @@ thread_local! {
     };
 }
 
-/// Takes the fields as Set-Cookie fields of a response to a client without a session.
-///
-/// # Panics
-/// If the session does not begin or end as they say, or the application's fields change.
 pub(crate) fn begins_and_ends(fields: &[&[u8]]) {
     let now = Timestamp::from_unix_seconds(1_763_718_000);
     let session = FILTER.with(|filter| filter.session(&request()));

@@ -1,11 +1,10 @@
-//! What fuzzed objects say, chosen by bytes.
+//! The content of fuzzed objects, chosen by bytes.
 
 use serde_json::Value;
 
 /// Bytes as a row of choices. When they end, all choices are the first one.
 pub struct Choices<'d>(pub &'d [u8]);
 
-/// What values and expressions are often made of.
 const WORDS: [&str; 32] = [
     "a",
     "/",
@@ -68,7 +67,6 @@ impl Choices<'_> {
         (0..self.below(most + 1)).map(|_| make(self)).collect()
     }
 
-    /// Words, and now and then any bytes.
     pub fn text(&mut self) -> String {
         let mut text = String::new();
         for _ in 0..=self.below(6) {
@@ -84,7 +82,7 @@ impl Choices<'_> {
         text
     }
 
-    /// Mostly one of these, which are good: an object is refused for a single bad one, and the rest of it with it.
+    /// Mostly a good one, because an object is refused for a single bad one.
     pub fn mostly(&mut self, good: &[&str]) -> String {
         if self.below(8) == 7 {
             self.text()

@@ -1,4 +1,4 @@
-//! Addresses of clients as Envoy, or a proxy that it trusts, writes them, and a table of them.
+//! Addresses of clients as a proxy writes them, and a table of them.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ const CONFIG: &[u8] = br#"{
     "default": {"policy": "web", "scope": "default"}
 }"#;
 
-/// Takes each line as the address of the next client, which visits a second later and is answered by one backend.
+/// Takes each line as the address of the next client, a second later, answered by one backend.
 ///
 /// # Panics
 /// If a client is steered that was not there, or to another backend.

@@ -1,5 +1,3 @@
-//! Configurations from an operator.
-
 use limpet_core::Filter;
 use limpet_core::config::{self, ConfigError};
 

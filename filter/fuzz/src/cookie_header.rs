@@ -1,5 +1,3 @@
-//! Cookie fields and session headers from a client.
-
 use limpet_core::carrier::cookie_field::{Verdict, edit, unquoted};
 use limpet_core::carrier::header;
 
@@ -27,7 +25,7 @@ fn as_cookie(field: &[u8]) {
     let values: Vec<&[u8]> = ours.iter().filter_map(|segment| value(segment)).collect();
     assert_eq!(found, values, "the values, in order");
     assert_eq!(take(&remaining).1, None, "nothing of ours is left");
-    // Byte for byte, except for white space in front, where a removed pair may have been.
+    // Except for white space in front, where a removed pair may have been.
     let expected = others.join(&b';');
     assert_eq!(
         without_leading_blanks(&remaining),
@@ -43,7 +41,6 @@ pub fn has_ours(field: &[u8]) -> bool {
     take(field).1.is_some()
 }
 
-/// Removes the cookies called [`NAME`], as a session does.
 fn take(field: &[u8]) -> (Vec<&[u8]>, Option<Vec<u8>>) {
     let mut found = Vec::new();
     let remaining = edit(field, |name, value| {
@@ -56,7 +53,6 @@ fn take(field: &[u8]) -> (Vec<&[u8]>, Option<Vec<u8>>) {
     (found, remaining)
 }
 
-/// The value of a pair called [`NAME`], by definition.
 fn value(segment: &[u8]) -> Option<&[u8]> {
     let equals = segment.iter().position(|byte| *byte == b'=')?;
     let (name, value) = segment.split_at(equals);

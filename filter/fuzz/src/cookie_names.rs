@@ -1,8 +1,6 @@
-//! Cookie names from a client, some with a scope's name behind the session's.
-
 use limpet_core::carrier::cookie_name::{CookieNames, Whose};
 
-/// Takes the first line as the name of the session, the second as its scope, and the rest as the name of a cookie.
+/// Takes the lines as a session's name, its scope, and a cookie's name.
 ///
 /// # Panics
 /// If a cookie of the session is not recognized, or another one is.
@@ -41,7 +39,6 @@ pub fn cookie_names(data: &[u8]) {
     assert_eq!(per_scope.whose(of_another.current().as_bytes()), expected);
 }
 
-/// Whether the name has the form `session~k3rp2x7a`.
 fn is_of_scope(session: &str, name: &[u8]) -> bool {
     let rest = name
         .strip_prefix(session.as_bytes())

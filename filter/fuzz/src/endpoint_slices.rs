@@ -1,14 +1,11 @@
-//! EndpointSlices of a Service, with anything that their authors may write.
-
 use std::collections::BTreeSet;
 
 use limpet_api::ObjectName;
 use limpet_model::endpoints::{EndpointSlice, EndpointState, RawEndpoint, RawPort, endpoints};
 
-/// The ports and endpoints of a slice.
 type Raw = (Option<Vec<RawPort>>, Option<Vec<RawEndpoint>>);
 
-/// The slices that the bytes are: a list of pairs of ports and endpoints, in JSON.
+/// The slices in the bytes: a list of pairs of ports and endpoints, in JSON.
 #[must_use]
 pub fn slices(data: &[u8]) -> Option<Vec<EndpointSlice>> {
     let raw: Vec<Raw> = serde_json::from_slice(data).ok()?;

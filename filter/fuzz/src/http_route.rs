@@ -7,8 +7,7 @@ use limpet_model::graph::{Action, Graph, Hostname, Match, PathMatch, ValueMatch}
 use limpet_model::{Objects, Settings, build};
 use serde_json::{Value, json};
 
-/// What the controller serves for `HTTPRoute` objects that are made of these bytes, one of each input, and for another
-/// route.
+/// What the controller serves for one `HTTPRoute` of each input, and for another route.
 ///
 /// # Panics
 /// If the other route is not served, or an expression is not as Envoy needs it.
@@ -40,7 +39,7 @@ pub fn graph(inputs: &[&[u8]]) -> Graph {
     graph
 }
 
-/// Takes the bytes as the choices of what an `HTTPRoute` says.
+/// Takes the bytes as the choices of an `HTTPRoute`.
 ///
 /// # Panics
 /// If an object panics, or another one's route suffers.
@@ -79,8 +78,8 @@ fn check(graph: &Graph) {
     assert!(is_served, "the other route: {other:?}");
     for route in hosts.iter().flat_map(|host| &host.routes) {
         for text in expressions(&route.matches) {
-            // It was printed in the syntax that every RE2 reads, so another translation changes nothing. What is
-            // printed may be longer than what is read.
+            // It is in the syntax that every RE2 reads, so another translation changes nothing. It may be longer than
+            // what is read.
             let again = Expression::parse(text).map(|again| again.as_str().to_owned());
             let is_long = text.len() > Expression::MOST_BYTES;
             assert!(

@@ -11,8 +11,7 @@ use limpet_model::reports::IngressRouteStatus;
 use limpet_model::{Certificate, ContourSettings, Objects, Settings, build};
 use serde_json::{Value, json};
 
-/// What the controller serves for `IngressRoute` objects that are made of these bytes, some of each input, and for
-/// another one.
+/// What the controller serves for some `IngressRoute`s of each input, and for another one.
 ///
 /// # Panics
 /// If the other one is not served, or has another status.
@@ -52,7 +51,7 @@ pub fn ingress_routes(inputs: &[&[u8]]) -> Graph {
     );
     for (number, input) in inputs.iter().enumerate() {
         let mut choices = Choices(input);
-        // The vertices of one input are delegated to by its root, or by each other.
+        // An input's vertices are delegated to by its root, or by each other.
         for vertex in 0..3 {
             let host = (vertex == 0).then(|| format!("fuzzed-{number}.example"));
             let spec = choices.ingress_route(number, host.as_deref());
@@ -102,7 +101,7 @@ pub fn ingress_routes(inputs: &[&[u8]]) -> Graph {
     graph
 }
 
-/// Takes the bytes as the choices of what `IngressRoute`s say.
+/// Takes the bytes as the choices of `IngressRoute`s.
 ///
 /// # Panics
 /// If an object panics, or another one suffers.

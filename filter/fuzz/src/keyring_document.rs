@@ -1,5 +1,3 @@
-//! Keyring documents, from a file or a secret of Envoy.
-
 use limpet_core::config::KeyringDocument;
 use limpet_core::keyring::Keyring;
 

@@ -41,7 +41,7 @@ pub use wrapped_keyring::{key_encryption_key, wrapped_keyring};
 /// Checks one input.
 pub type Body = fn(&[u8]);
 
-/// Every target: its name, which is also the folder of its corpus, and its body.
+/// Every target: its name, which is also its corpus's folder, and its body.
 pub const TARGETS: [(&str, Body); 16] = [
     ("token", token),
     ("cookie_header", cookie_header),

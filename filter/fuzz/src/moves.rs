@@ -1,5 +1,3 @@
-//! What a backend says about another backend for its session.
-
 use std::net::SocketAddr;
 
 use limpet_core::fakes::CLUSTER;
@@ -50,7 +48,7 @@ pub fn names_a_backend(data: &[u8]) -> bool {
     named(&fields, true).is_some()
 }
 
-/// What the fields name, by another way than the filter's.
+/// What the fields name, found in another way than the filter's.
 fn named(fields: &[&[u8]], lists_hosts: bool) -> Option<SocketAddr> {
     let [field] = fields else { return None };
     let text = String::from_utf8(field.to_vec()).ok()?;
@@ -66,7 +64,6 @@ fn named(fields: &[&[u8]], lists_hosts: bool) -> Option<SocketAddr> {
     (if lists_hosts { is_host } else { may_be }).then_some(host)
 }
 
-/// Where the session goes from its backend.
 fn goes(filter: &Filter, fields: &[&[u8]]) -> Option<SocketAddr> {
     let now = Timestamp::from_unix_seconds(1_763_718_000);
     let mut session = filter.session(&request()).ok().flatten().expect("a default");

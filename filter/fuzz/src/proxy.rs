@@ -1,17 +1,15 @@
-//! A request on a route without a session of its own, and a response of the backend that was asked.
+//! A request on a nameless route, and a response of the backend that was asked.
 
 use limpet_core::fakes::{Request, Response};
 
 pub(crate) const HOST: &str = "10.0.0.1:8080";
 
-/// The random bytes of each token.
 pub(crate) const NONCE: [u8; 4] = [7; 4];
 
 pub(crate) fn request() -> Request {
     Request::on_nameless_route()
 }
 
-/// A response with these fields of one header, by its lower-case name.
 pub(crate) fn response(name: &str, fields: &[&[u8]]) -> Response {
     let response = Response::by(HOST).surely_as_asked().nonce(NONCE);
     fields

@@ -1,5 +1,3 @@
-//! Paths from a client, and the Location fields of a backend.
-
 use limpet_core::carrier::{location, query};
 
 const NAME: &str = "session";
@@ -8,8 +6,8 @@ const AUTHORITY: &[u8] = b"shop.example:8080";
 /// Takes the bytes as a path and as a Location.
 ///
 /// # Panics
-/// If a parameter of ours is not found or not removed, or anything else is removed, or a URL that leads elsewhere gets
-/// a token.
+/// If a parameter of ours is not found or not removed, anything else is removed, or a URL that leads elsewhere gets a
+/// token.
 pub fn query(data: &[u8]) {
     as_path(data);
     as_location(data);
@@ -104,7 +102,7 @@ fn as_location(url: &[u8]) {
     }
 }
 
-/// Whether `//` at this place begins an authority: it is the start, or a scheme is in front of it.
+/// Whether `//` here begins an authority: at the start, or behind a scheme.
 fn is_authority(url: &[u8], at: usize) -> bool {
     let scheme = &url[..at];
     scheme.is_empty() || scheme.last() == Some(&b':') && !scheme.contains(&b'/')

@@ -1,5 +1,3 @@
-//! Choices at random, which a seed repeats.
-
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The `SplitMix64` generator.
@@ -53,7 +51,7 @@ impl Random {
         &items[self.below(items.len())]
     }
 
-    /// At least so many and at most so many of what `make` makes.
+    /// `least` to `most` of what `make` makes.
     pub fn some(&mut self, least: usize, most: usize, mut make: impl FnMut(&mut Self) -> String) -> Vec<String> {
         let count = least + self.below(most + 1 - least);
         (0..count).map(|_| make(self)).collect()

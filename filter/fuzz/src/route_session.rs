@@ -1,5 +1,3 @@
-//! Sessions in the metadata of routes.
-
 use limpet_core::{RouteSession, Split};
 
 /// Takes the bytes as the metadata of a route.

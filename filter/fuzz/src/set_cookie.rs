@@ -1,5 +1,3 @@
-//! Set-Cookie fields of an application.
-
 use limpet_core::carrier::set_cookie::{Said, is_deletion, said, value_of};
 use limpet_core::time::Timestamp;
 
@@ -46,7 +44,6 @@ pub fn sets_and_deletes(field: &[u8]) -> (bool, bool) {
     (value_of(field, NAME).is_some(), is_deletion(field, now))
 }
 
-/// The value, by definition.
 fn value(field: &[u8]) -> Option<&[u8]> {
     let pair = field.split(|byte| *byte == b';').next()?;
     let mut halves = pair.splitn(2, |byte| *byte == b'=');

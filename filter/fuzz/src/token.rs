@@ -1,5 +1,3 @@
-//! Tokens from a client.
-
 use std::net::SocketAddr;
 
 use limpet_core::keyring::{Key, KeyId, KeyState, Keyring, Secret};
@@ -75,7 +73,6 @@ fn opens_nowhere_else(text: &[u8]) {
     }
 }
 
-/// Makes claims from the bytes and expects them back from a token.
 fn as_claims(data: &[u8]) {
     let mut bytes = data.iter().copied();
     let mut next = || bytes.next().unwrap_or_default();

@@ -1,5 +1,3 @@
-//! Wrapped keyrings from a configuration.
-
 use limpet_core::keyring::wrapped::{MAX_TEXT_LEN, UnwrapError, Wrapped, wrap};
 use limpet_core::keyring::{Entry, KeyId, KeyState, Keyring, Secret};
 
@@ -41,7 +39,7 @@ fn as_text(text: &str) {
     }
     let other = Wrapped::parse(text).and_then(|wrapped| wrapped.open(&Secret::new([0; 32])));
     assert_eq!(other, Err(UnwrapError::BadSignature), "another key opens it");
-    // Not every position of a long text, which would take seconds.
+    // Every position would take seconds.
     for at in (0..text.len()).step_by(text.len() / 70) {
         let mut changed = text.as_bytes().to_vec();
         changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
@@ -50,7 +48,6 @@ fn as_text(text: &str) {
     }
 }
 
-/// Makes entries from the bytes and expects them back.
 fn as_entries(data: &[u8]) {
     let entries: Vec<Entry> = data
         .chunks_exact(3)

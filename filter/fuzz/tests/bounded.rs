@@ -1,7 +1,5 @@
-//! The fuzz targets without a fuzzer: each body runs on its corpus, and then for some seconds on mutations of it.
-//!
-//! A failure prints the seed and the input. `LIMPET_FUZZ_SEED` repeats a run, and `LIMPET_FUZZ_SECONDS` makes it
-//! longer.
+//! Each fuzz target's body on its corpus, then for some seconds on mutations. A failure prints the seed and the input.
+//! `LIMPET_FUZZ_SEED` repeats a run, `LIMPET_FUZZ_SECONDS` makes it longer.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -9,9 +7,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use limpet_fuzz::{Random, TARGETS};
 
-/// The longest input. Envoy limits all request headers to 60 KiB.
+/// Bytes of the longest input. Envoy limits all request headers to 60 KiB.
 const MAX_LEN: usize = 60 * 1024;
-/// The number of inputs even on a slow machine.
+/// Inputs even on a slow machine.
 const AT_LEAST: usize = 500;
 
 fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
@@ -31,7 +29,6 @@ fn from_environment(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|error| panic!("{name}={text}: {error}")))
 }
 
-/// Words that the parsers look for.
 const WORDS: [&[u8]; 34] = [
     b"session=",
     b"; ",
@@ -125,7 +122,6 @@ fn run(name: &str) {
     println!("{name}: {runs} inputs in {:.1} s", begin.elapsed().as_secs_f64());
 }
 
-/// A test for each target.
 macro_rules! run_each {
     ($($target:ident),* $(,)?) => {
         $(

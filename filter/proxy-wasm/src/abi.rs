@@ -1,18 +1,16 @@
-//! The one host call that the SDK makes too much of: it copies each name and each field of a header map.
-//!
-//! All unsafe code of this crate is here, but for the entry macro.
+//! The one host call that the SDK makes too expensive: it copies each name and field of a header map. All unsafe code
+//! of this crate is here, but for the entry macro.
 #![allow(unsafe_code)]
 
 use proxy_wasm::types::{MapType, Status};
 
 #[cfg_attr(target_arch = "wasm32", link(wasm_import_module = "env"))]
 unsafe extern "C" {
-    /// Writes a buffer and its size in bytes: see [`crate::headers`]. Returns a [`Status`], as a number: a host may
-    /// have others than the SDK knows.
+    /// Writes a buffer ([`crate::headers`]) and its size in bytes. Returns a number, because hosts may have a
+    /// [`Status`] that the SDK lacks.
     fn proxy_get_header_map_pairs(map: u32, data: *mut *mut u8, size: *mut usize) -> u32;
 }
 
-/// All headers of a map, in the buffer that the host hands over.
 pub(crate) fn header_pairs(map: MapType) -> Result<Box<[u8]>, Status> {
     let (mut data, mut size) = (std::ptr::null_mut(), 0);
     // SAFETY: the host writes to both pointers, which are valid during the call.

@@ -1,5 +1,5 @@
-//! How many sessions may restart: what the controller gave this process, in Envoy's shared data. Workers take one by
-//! one, so all of them together never take more.
+//! The controller's budget for this process: how many sessions may restart, in Envoy's shared data. Workers take one by
+//! one, so together they never take more.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -12,20 +12,20 @@ use proxy_wasm::hostcalls;
 use proxy_wasm::types::Status;
 
 const NAME: &str = "limpet.sessions.budgets";
-/// How often a change is tried again that another worker came before.
+/// How often a change is retried after another worker's.
 const ATTEMPTS: usize = 16;
 
-/// The hash of a cluster's name, and a host of it.
+/// The hash of a cluster's name, and its host.
 type Host = (u32, SocketAddr);
 
 #[derive(Clone, PartialEq, Message)]
 struct Budgets {
-    /// When the controller gave them: Unix time in milliseconds.
+    /// Unix time in milliseconds.
     #[prost(uint64, tag = "1")]
     since: u64,
     #[prost(message, repeated, tag = "2")]
     given: Vec<Shed>,
-    /// What is not taken yet, in the same order.
+    /// What is left, in the same order.
     #[prost(message, repeated, tag = "3")]
     left: Vec<Shed>,
 }
@@ -45,18 +45,17 @@ impl Budgets {
     }
 }
 
-/// Sessions that were let go, of which no report has told yet. Workers tell of them late, and meanwhile the controller
-/// would give the same budget again.
+/// Sessions let go and not yet reported, for which the controller would give the same budget again.
 #[derive(Debug, Default)]
 pub(crate) struct Untold {
-    /// Let go before the last report, which would have told of them.
+    /// Let go before the last report, which would contain them.
     former: HashMap<Host, u32>,
     /// Let go since.
     latest: HashMap<Host, u32>,
 }
 
 impl Untold {
-    /// Takes back what is not taken, because a report is about to be sent.
+    /// Takes back what is left, because a report is about to be sent.
     pub(crate) fn settle(&mut self) {
         self.rotate(change(|budgets| {
             let taken = budgets.taken();
@@ -68,7 +67,6 @@ impl Untold {
         self.former = std::mem::replace(&mut self.latest, taken.unwrap_or_default());
     }
 
-    /// The controller knows of what this report tells.
     pub(crate) fn told(&mut self, report: &Report) {
         for change in &report.backends {
             let Some(backend) = change.backend() else { continue };
@@ -84,9 +82,9 @@ impl Untold {
         }
     }
 
-    /// What the workers may take of what the controller gives. A session let go before the last report, and not in it,
-    /// has stayed: the other backend was not there, and load balancing chose the same one. What others lack is as the
-    /// controller says: it holds back what this process had before.
+    /// What workers may take of the controller's budget. A session let go before the last report and missing in it has
+    /// stayed: load balancing chose the same backend. What others lack is the controller's figure, which already holds
+    /// back what this process had.
     pub(crate) fn withhold(&self, mut sheds: Vec<Shed>) -> Vec<Shed> {
         for shed in &mut sheds {
             let all = self.latest.iter().filter(|((of, _), _)| *of == shed.destination);
@@ -102,7 +100,6 @@ impl Untold {
     }
 }
 
-/// Changes the budgets, unless `change` changes nothing.
 fn change<T>(change: impl Fn(&mut Budgets) -> Option<T>) -> Option<T> {
     for _ in 0..ATTEMPTS {
         let (bytes, version) = hostcalls::get_shared_data(NAME).ok()?;
@@ -117,7 +114,6 @@ fn change<T>(change: impl Fn(&mut Budgets) -> Option<T>) -> Option<T> {
     None
 }
 
-/// Lets workers take these.
 pub(crate) fn give(sheds: &[Shed], now: Timestamp) {
     if sheds.is_empty() {
         return;
@@ -131,7 +127,6 @@ pub(crate) fn give(sheds: &[Shed], now: Timestamp) {
     let _: Result<(), Status> = hostcalls::set_shared_data(NAME, Some(&budgets.encode_to_vec()), None);
 }
 
-/// What is not taken yet, and since when it was there.
 pub(crate) fn left() -> (Vec<Shed>, Timestamp) {
     let kept = hostcalls::get_shared_data(NAME).ok().and_then(|(bytes, _)| bytes);
     let budgets = kept.and_then(|bytes| Budgets::decode(bytes.as_slice()).ok());
@@ -139,7 +134,7 @@ pub(crate) fn left() -> (Vec<Shed>, Timestamp) {
     (left, Timestamp::from_unix_millis(since))
 }
 
-/// Takes one of the sessions that may move, if there is one for this backend. Returns the host that it moves to.
+/// Takes one session of this backend that may move. Returns its new host.
 pub(crate) fn take(backend: &Backend, is_there: impl Fn(SocketAddr) -> bool) -> Option<SocketAddr> {
     change(|budgets| Shed::take(&mut budgets.left, backend, &is_there))
 }

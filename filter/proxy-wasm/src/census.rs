@@ -1,5 +1,3 @@
-//! The sessions that this VM has seen.
-
 use std::cell::RefCell;
 use std::net::SocketAddr;
 
@@ -9,12 +7,12 @@ use limpet_core::time::Timestamp;
 use crate::budgets;
 
 thread_local! {
-    /// A worker's VM lives on when the configuration changes. `None` until one reports.
+    /// The VM's census, which outlives configurations. `None` until one reports.
     pub(crate) static CENSUS: RefCell<Option<Census>> = const { RefCell::new(None) };
 }
 
-/// The host on which one more session of this backend may restart. Other workers are asked only if this one knows of
-/// a budget.
+/// The host on which one more session of this backend may restart. Shared data is read only if this VM knows of a
+/// budget.
 pub(crate) fn may_leave(backend: &Backend, now: Timestamp) -> Option<SocketAddr> {
     CENSUS.with_borrow(|census| {
         let census = census.as_ref()?;

@@ -1,4 +1,4 @@
-//! A host that answers as Envoy does. What a request costs: the host calls and allocations of the filter.
+//! A host that answers as Envoy does, and what a request costs: host calls and allocations.
 #![allow(unsafe_code, reason = "the host's side of the calls")]
 
 mod exchanges;
@@ -30,15 +30,11 @@ thread_local! {
 
 #[derive(Default)]
 struct Host {
-    /// The names of calls, in order.
     calls: Vec<&'static str>,
-    /// All headers of the request.
     request: Vec<u8>,
-    /// The counters by their ids.
     counters: Vec<String>,
-    /// Shared data by its names, with its versions.
+    /// With their versions.
     shared: BTreeMap<String, (Vec<u8>, u32)>,
-    /// An exchange whose changes are written down.
     exchange: Option<exchanges::Ongoing>,
 }
 
@@ -60,13 +56,12 @@ fn called(name: &'static str) {
     HOST.with_borrow_mut(|host| host.calls.push(name));
 }
 
-/// Writes down what the filter does, if that is of interest.
 fn done(write: impl FnOnce(&mut exchanges::Ongoing)) -> u32 {
     HOST.with_borrow_mut(|host| host.exchange.as_mut().map(write));
     OK
 }
 
-/// Hands a buffer over to the filter, as a host writes into what the filter has allocated.
+/// Hands a buffer over, as if in memory that the filter has allocated.
 fn give(bytes: Vec<u8>, data: *mut *mut u8, size: *mut usize) -> u32 {
     let bytes = Box::leak(bytes.into_boxed_slice());
     // SAFETY: the filter passes pointers to its own variables.
@@ -78,7 +73,7 @@ fn give(bytes: Vec<u8>, data: *mut *mut u8, size: *mut usize) -> u32 {
 }
 
 fn bytes<'a>(data: *const u8, size: usize) -> &'a [u8] {
-    // SAFETY: the filter passes bytes of its own, which stay during the call.
+    // SAFETY: the filter's own bytes, which stay during the call.
     unsafe { std::slice::from_raw_parts(data, size) }
 }
 
@@ -317,7 +312,6 @@ fn plugin() -> Rc<Plugin> {
     })
 }
 
-/// The calls of a request and its response.
 fn visit(plugin: &Rc<Plugin>) -> Vec<&'static str> {
     HOST.with_borrow_mut(|host| host.calls.clear());
     let is_first = HOST.with_borrow(|host| host.request.is_empty());
@@ -361,7 +355,7 @@ fn a_living_session_makes_four_host_calls() {
     );
 }
 
-/// Envoy keeps another id for each counter that is defined, for as long as the VM lives.
+/// Envoy keeps another id for each defined counter for the VM's life.
 #[test]
 fn a_new_configuration_defines_no_counter_twice() {
     let defined = || {
@@ -373,7 +367,7 @@ fn a_new_configuration_defines_no_counter_twice() {
     assert_eq!(defined(), [""; 0]);
 }
 
-/// Of them, the host's buffer and the list of calls are the test's own, and the buffer would be the filter's in a VM.
+/// The host's buffer and the list of calls are the test's; in a VM, the buffer would be the filter's.
 #[test]
 fn a_living_session_allocates_little() {
     let plugin = plugin();

@@ -1,4 +1,4 @@
-//! All headers of a message in one buffer, as the host hands them over. Nothing of them is copied.
+//! All headers of a message in one buffer, as the host hands them over, without a copy.
 //!
 //! ```text
 //! number of headers | length of name, length of field of each | name, 0, field, 0 of each
@@ -10,12 +10,10 @@ use proxy_wasm::types::{MapType, Status};
 
 use crate::abi;
 
-/// The headers of a request or response, in order.
 #[derive(Debug)]
 pub(crate) struct Headers(Box<[u8]>);
 
 impl Headers {
-    /// Reads them with one host call.
     pub(crate) fn read(map: MapType) -> Result<Self, Status> {
         abi::header_pairs(map).map(Self)
     }
@@ -26,7 +24,7 @@ impl Headers {
         fields.map(|(_, field)| field)
     }
 
-    /// Names and fields. What is no such buffer has no more of them.
+    /// Names and fields. A malformed buffer has no more of them.
     fn pairs(&self) -> Pairs<'_> {
         let pairs = || {
             let (count, rest) = self.0.split_first_chunk()?;
@@ -63,7 +61,6 @@ impl<'h> Iterator for Pairs<'h> {
     }
 }
 
-/// What a host hands over.
 #[cfg(test)]
 pub(crate) fn buffer(pairs: &[(&str, &str)]) -> Vec<u8> {
     let number = |number: usize| u32::try_from(number).unwrap().to_le_bytes();

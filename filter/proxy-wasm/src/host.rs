@@ -19,15 +19,14 @@ use proxy_wasm::types::{MapType, Status};
 use crate::census;
 use crate::headers::Headers;
 
-/// The request of the current call, with all its headers: reading them is one host call.
+/// All headers of the current request, read with one host call.
 pub(crate) struct Request {
     headers: Headers,
 }
 
-/// The tokens of requests that ended without a response in this VM, which serves one worker.
+/// Tokens of this VM, which serves one worker.
 pub(crate) static UNANSWERED: Unanswered = Unanswered::new();
 
-/// The header that steers, for a strict policy or for any other.
 pub(crate) fn host_header(strict: bool) -> &'static str {
     if strict { STRICT_HOST_HEADER } else { HOST_HEADER }
 }
@@ -43,14 +42,12 @@ impl Request {
     }
 }
 
-/// The response of the current call.
 pub(crate) struct Response {
-    /// Whether the request came over HTTPS. Envoy no longer provides the headers of the request, and all of them would
-    /// fill the memory of the VM while many requests are open.
+    /// Whether the request came over HTTPS: Envoy no longer provides its headers, and to keep them would fill the VM's
+    /// memory.
     https: bool,
-    /// All headers, once one of them or several names are asked for: reading all costs as much as reading one.
+    /// All headers, read when one of them or several names are asked for: reading all costs as much as reading one.
     headers: OnceCell<Headers>,
-    /// Whether a header was asked for.
     asked: Cell<bool>,
 }
 
@@ -64,14 +61,12 @@ impl Response {
     }
 }
 
-/// The time of Envoy's clock.
 pub(crate) fn now() -> Result<Timestamp, ViewError> {
     let now = hostcalls::get_current_time().map_err(failed("the time"))?;
     // A clock before 1970 is wrong anyway.
     Ok(Timestamp::from_unix(now.duration_since(UNIX_EPOCH).unwrap_or_default()))
 }
 
-/// The error for the core if a host call fails.
 pub(crate) fn failed(what: &'static str) -> impl Fn(Status) -> ViewError {
     move |status| ViewError {
         what,
@@ -88,7 +83,6 @@ fn cluster_name() -> Answer<'static> {
     property("xds.cluster_name", &["xds", "cluster_name"])
 }
 
-/// The session that the metadata of the routed cluster name.
 fn cluster_session() -> Answer<'static> {
     let path = [
         "xds",
@@ -102,7 +96,7 @@ fn cluster_session() -> Answer<'static> {
 
 impl RequestView for Request {
     fn route_session(&self) -> Answer<'_> {
-        // All headers are read anyway. Reading the metadata as a property would cost as much as all headers together.
+        // All headers are read anyway. The metadata as a property would cost as much as all headers.
         self.header(SESSION_HEADER)
     }
 
@@ -151,8 +145,8 @@ impl RequestView for Request {
 
 impl ResponseView for Response {
     fn maybe_other_host(&self, strict: bool) -> Result<bool, ViewError> {
-        // The native filter adds its header if another host answered than the one that was asked for. A backend that
-        // sends the header itself only makes the core compare the addresses.
+        // The native filter adds its header if another host answered. From a backend, it only makes the core compare
+        // addresses.
         Ok(header(host_header(strict))?.is_some())
     }
 
@@ -173,8 +167,8 @@ impl ResponseView for Response {
     }
 
     fn fields(&self, name: &str) -> Result<Vec<Cow<'_, [u8]>>, ViewError> {
-        // Looking for one absent header costs less than reading all. If the header is there, the host call returns only
-        // its first field.
+        // To look for one absent header costs less than to read all. If it is there, the host call returns only its
+        // first field.
         if !self.asked.replace(true) && header(name)?.is_none() {
             return Ok(Vec::new());
         }
@@ -202,7 +196,6 @@ impl Response {
     }
 }
 
-/// The first field of a response header.
 fn header(name: &str) -> Result<Option<Vec<u8>>, ViewError> {
     hostcalls::get_map_value_bytes(MapType::HttpResponseHeaders, name).map_err(failed("a response header"))
 }

@@ -1,10 +1,8 @@
-//! The Limpet filter as a proxy-wasm module.
+//! The Limpet filter as a proxy-wasm module: an adapter. [`host`] answers the core's questions with host calls, and
+//! [`stream`] carries out its plans.
 //!
-//! This crate is an adapter: it answers the core's questions with host calls ([`host`]) and carries out its plans
-//! ([`stream`]). Every decision about a session is made in the core.
-//!
-//! Two native `stateful_session` filters behind this one do the steering: one reads `x-limpet-host`, the strict one
-//! reads `x-limpet-host-strict`. They add the same headers to the response if another host answered.
+//! Two native `stateful_session` filters behind this one steer: one reads `x-limpet-host`, the strict one
+//! `x-limpet-host-strict`. They add the same headers to the response if another host answered.
 
 mod abi;
 mod budgets;
@@ -22,7 +20,7 @@ mod tick;
 
 use proxy_wasm::traits::RootContext;
 
-// The macro exports `_initialize`, which the linker must find by that name.
+// The linker must find the macro's `_initialize` by that name.
 #[allow(unsafe_code)]
 mod entry {
     use super::{RootContext, root};

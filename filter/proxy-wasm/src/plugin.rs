@@ -12,28 +12,25 @@ use crate::host;
 use crate::tick;
 
 thread_local! {
-    /// A worker's VM lives on when the configuration changes, and so do its counters.
+    /// Counters of the worker's VM, which outlives configurations.
     static DEFINED: RefCell<Defined<u32>> = RefCell::default();
 }
 
-/// A configuration in force, and its counters.
 #[derive(Debug)]
 pub(crate) struct Plugin {
     pub(crate) filter: Filter,
-    /// The handles are Envoy's ids of the metrics.
+    /// Envoy's ids of the metrics.
     pub(crate) counters: Counters<u32>,
-    /// Whether requests need the time of the host.
+    /// Whether requests need the host's time.
     pub(crate) exact_time: bool,
 }
 
 impl Plugin {
-    /// The time for a request.
     pub(crate) fn now(&self) -> Result<Timestamp, ViewError> {
         if self.exact_time { host::now() } else { tick::now() }
     }
 }
 
-/// The counters of a configuration.
 pub(crate) fn counters(filter: &Filter) -> Result<Counters<u32>, Status> {
     DEFINED.with_borrow_mut(|defined| {
         Counters::define(filter, defined, |name| {
@@ -42,13 +39,11 @@ pub(crate) fn counters(filter: &Filter) -> Result<Counters<u32>, Status> {
     })
 }
 
-/// Writes a line into Envoy's log.
 pub(crate) fn log(level: LogLevel, message: &str) {
-    // If even the log fails, there is nothing left to do.
     let _: Result<(), Status> = hostcalls::log(level, message);
 }
 
-/// Writes a warning into Envoy's log. Each worker has its own VM. Shared data makes sure that only the first one warns.
+/// Logs a warning once for all workers, by shared data.
 pub(crate) fn warn_once(text: &str) {
     let said = matches!(hostcalls::get_shared_data(text), Ok((Some(_), _)));
     if !said && hostcalls::set_shared_data(text, Some(b"said"), None) == Ok(()) {
@@ -56,7 +51,6 @@ pub(crate) fn warn_once(text: &str) {
     }
 }
 
-/// Increments a counter, if there is one.
 pub(crate) fn count(counter: Option<&u32>) {
     if let Some(id) = counter {
         tick::count(*id);

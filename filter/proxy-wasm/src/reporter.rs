@@ -1,8 +1,7 @@
-//! Tells the controller of the sessions that the VMs of this process have seen. One of them reports for all, or each
-//! worker would have a connection of its own to the controller.
+//! Reports the sessions of this process's VMs to the controller: one VM for all, because each would need its own
+//! connection.
 //!
-//! The others hand over what has changed. For them, the one that reports is the controller: if there is another one,
-//! they tell everything again.
+//! The others hand their changes to it as if it were the controller: if it changes, they start again.
 
 mod lease;
 mod queue;
@@ -27,10 +26,9 @@ pub(crate) use lease::serve;
 use lease::{Lease, Role};
 use queue::Queue;
 
-/// VMs hand over so often in an interval, so that a report has what is recent.
+/// Turns in an interval, so that a report has recent data.
 const TURNS: u32 = 2;
 
-/// Reports for a configuration.
 #[derive(Debug)]
 pub(crate) struct Reporter {
     cluster: String,
@@ -38,12 +36,12 @@ pub(crate) struct Reporter {
     lease: Lease,
     queue: Queue,
     untold: Untold,
-    /// The report that waits for its answer, and the number of the call.
+    /// The report that waits for its answer, with the number of its call.
     pending: Option<(u32, Arc<Report>)>,
-    /// How many ticks a turn has, and how many of them have passed.
+    /// How many ticks a turn has, and how many have passed.
     ticks: (u32, u32),
     turns: u32,
-    /// How many intervals have passed without a report.
+    /// Intervals without a report.
     idle: u32,
 }
 
@@ -67,7 +65,6 @@ impl Reporter {
         })
     }
 
-    /// Takes a turn if it is time for one.
     pub(crate) fn tick(&mut self) {
         let (of_turn, passed) = &mut self.ticks;
         *passed += 1;
@@ -77,10 +74,9 @@ impl Reporter {
         }
     }
 
-    /// Reports, or hands over, what has changed.
     fn turn(&mut self) {
         CENSUS.with_borrow(|census| {
-            // Without the time, there is another turn.
+            // Without the time, the next turn does it.
             let (Some(census), Ok(now)) = (census, host::now()) else {
                 return;
             };
@@ -143,7 +139,6 @@ impl Reporter {
         census.follow(&answer, since);
     }
 
-    /// A call has ended with this gRPC status, and an answer of so many bytes.
     pub(crate) fn on_answer(&mut self, call: u32, status: u32, size: usize) {
         let Some((_, report)) = self.pending.take_if(|(pending, _)| *pending == call) else {
             return;
@@ -158,7 +153,7 @@ impl Reporter {
             match (answer, host::now()) {
                 (Some(mut answer), Ok(now)) => {
                     self.untold.told(&report);
-                    // Another one that reports now has its own.
+                    // Another reporter has its own budget.
                     let given = if self.lease.is_held() {
                         std::mem::take(&mut answer.sheds)
                     } else {
@@ -168,14 +163,13 @@ impl Reporter {
                     budgets::give(&sheds, now);
                     census.arrived(&Answer { sheds, ..answer }, now);
                 }
-                // Without the time, there is another answer.
+                // Without the time, the next answer counts.
                 (_, Err(_)) | (None, _) => census.failed(),
             }
         });
     }
 }
 
-/// How many ticks a turn of this length has.
 fn ticks_of_turn(turn: Duration) -> u32 {
     u32::try_from(turn.as_millis() / TICK.as_millis()).map_or(u32::MAX, |ticks| ticks.max(1))
 }

@@ -1,5 +1,3 @@
-//! The configuration of the filter in Envoy.
-
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,15 +16,14 @@ use crate::table::{self, PlaceTable};
 use crate::tick::{self, TICK};
 
 thread_local! {
-    /// A worker's VM lives on when the configuration changes.
+    /// Fences of the worker's VM, which outlives configurations.
     static FENCES_AHEAD: RefCell<FencesAhead> = const { RefCell::new(FencesAhead::new()) };
 }
 
-/// A configured filter. Envoy makes a new one for a new configuration and keeps the old one if that is refused.
+/// A configured filter. Envoy makes a new one for a new configuration, and keeps the old one if that is refused.
 #[derive(Default)]
 pub(crate) struct Root {
     plugin: Option<Rc<Plugin>>,
-    /// `None` if sessions are not reported.
     reporter: Option<Reporter>,
 }
 

@@ -1,5 +1,3 @@
-//! A request and its response.
-
 use std::rc::Rc;
 
 use base64::Engine as _;
@@ -22,7 +20,6 @@ pub(crate) struct Stream {
     ongoing: Option<Ongoing>,
 }
 
-/// A request that waits for its response.
 struct Ongoing {
     https: bool,
     session: Session,
@@ -104,11 +101,9 @@ fn on_response(plugin: &Plugin, ongoing: Ongoing) -> Result<(), SessionError> {
     Ok(plan.carry_out(&mut message, &plugin.counters, policy)?)
 }
 
-/// The request or response of the current call.
 struct Message<'a> {
     plugin: &'a Plugin,
     headers: MapType,
-    /// What became of the token of the request, once that is known.
     outcome: Option<RequestOutcome>,
 }
 
@@ -128,8 +123,8 @@ impl Actions for Message<'_> {
     }
 
     fn hash(&mut self, address: &str) -> Result<(), ViewError> {
-        // `SetEnvoyFilterStateArguments` in protocol buffers: two strings, each shorter than 128 bytes. The third
-        // field's default is the life of the request.
+        // `SetEnvoyFilterStateArguments` in protocol buffers: two strings, each shorter than 128 bytes; by default for
+        // the life of the request.
         let mut arguments = Vec::new();
         for (field, text) in [(1_u8, HASH_STATE), (2, address)] {
             let length = u8::try_from(text.len()).unwrap_or_default();
@@ -141,7 +136,7 @@ impl Actions for Message<'_> {
     }
 
     fn steer(&mut self, steering: Steering) -> Result<(), ViewError> {
-        // One of the native `stateful_session` filters behind this one reads it.
+        // For a native `stateful_session` filter behind this one.
         let host = STANDARD.encode(address::text(steering.host).as_bytes());
         self.set_header(host_header(steering.strict), host.as_bytes())
     }

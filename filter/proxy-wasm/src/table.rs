@@ -1,7 +1,7 @@
 //! The table of clients in Envoy's shared data, which all workers have in common.
 //!
-//! Shared data is never given back, and Envoy outlives any number of configurations. So all policies share one set of
-//! names, of which each uses as many as its entries need.
+//! Shared data is never given back, and Envoy outlives configurations. So all policies share one set of names, and each
+//! uses as many as its entries need.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use proxy_wasm::types::Status;
 
 use crate::host;
 
-/// How often a change is tried again that another worker came before.
+/// How often a change is retried after another worker's.
 const ATTEMPTS: usize = 16;
 
 const SEED: &str = "limpet.source.seed";
 
-/// What the hashes of all workers begin with, so that it is not known outside which clients share a place.
+/// Begins all workers' hashes, so that outsiders do not know which clients share a place.
 pub(crate) type Seed = [u8; 16];
 
-/// Takes the seed that a worker has set before, or sets one.
+/// Takes the seed of another worker, or sets one.
 pub(crate) fn seed() -> Result<Seed, ViewError> {
     let kept = || {
         let (kept, _) = hostcalls::get_shared_data(SEED).ok()?;
@@ -33,12 +33,11 @@ pub(crate) fn seed() -> Result<Seed, ViewError> {
     }
     let mut seed = Seed::default();
     getrandom::fill(&mut seed).map_err(|_| host::failed("random bytes")(Status::InternalFailure))?;
-    // Envoy tries a configuration on its main thread before workers get it, so no worker sets another seed meanwhile.
+    // Envoy tries a configuration on its main thread first, so no worker sets another seed meanwhile.
     hostcalls::set_shared_data(SEED, Some(&seed), None).map_err(host::failed("shared data"))?;
     Ok(seed)
 }
 
-/// The table of a policy.
 #[derive(Debug)]
 pub(crate) struct PlaceTable {
     rules: Rules,
@@ -50,12 +49,11 @@ impl PlaceTable {
         Self { rules, seed }
     }
 
-    /// The number of the name that a key's entry has.
     fn number(&self, key: &Key) -> u32 {
         Places::number(&self.rules, &self.seed, key)
     }
 
-    /// Changes what is kept under a name. `change` says whether anything has changed, and its result.
+    /// Changes the entries of a name. `change` returns whether anything has changed, and its result.
     fn change<T>(number: u32, change: impl Fn(&mut Places) -> (bool, T)) -> Result<T, ViewError> {
         let failed = host::failed("shared data");
         let name = format!("limpet.source.{number}");
@@ -68,8 +66,8 @@ impl PlaceTable {
                 return Ok(result);
             }
             left -= 1;
-            // Two workers may be the first ones of a name, and one of their entries is lost. Envoy has no call for
-            // this; the client gets another entry with its next request.
+            // Envoy has no call that keeps two workers from being the first of a name. Then one of their entries is
+            // lost: the client gets another one with its next request.
             match hostcalls::set_shared_data(&name, Some(places.bytes()), version) {
                 Ok(()) => return Ok(result),
                 Err(Status::CasMismatch) if left > 0 => {}

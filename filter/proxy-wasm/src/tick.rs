@@ -1,8 +1,7 @@
-//! What the VM's tick does for requests, which pay for each host call: it tells the time, and hands over counts.
+//! What the VM's tick does for requests, which pay for each host call: it reads the time, and hands over counts.
 //!
-//! So the time of a request is late by [`TICK`], or by as long as the thread was held up before it came to the request.
-//! Counts are late by as much, and a VM that traps takes the last ones with it. While ticks are missing or late, each
-//! request asks the host itself.
+//! A request's time is late by up to [`TICK`], or by as long as the thread was held up before. Counts are late by as
+//! much, and a VM that traps loses the last ones. While ticks are missing or late, each request asks the host.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -15,15 +14,13 @@ use proxy_wasm::types::Status;
 
 use crate::host;
 
-/// The time from one tick to the next.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
 
 thread_local! {
-    /// When the last tick was.
     static LAST: Cell<Option<Timestamp>> = const { Cell::new(None) };
-    /// The time that requests have; `None` unless ticks come in time.
+    /// The time of requests; `None` unless ticks come in time.
     static TOLD: Cell<Option<Timestamp>> = const { Cell::new(None) };
-    /// What was counted since the last tick, by the host's id of the counter.
+    /// Counts since the last tick, by the host's id of the counter.
     static COUNTS: RefCell<BTreeMap<u32, i64>> = const { RefCell::new(BTreeMap::new()) };
 }
 
@@ -35,27 +32,23 @@ pub(crate) fn tick() {
     hand_over();
 }
 
-/// No more ticks come from this configuration. Ticks of another one continue.
 pub(crate) fn stop() {
-    // Envoy's timer does not end with the configuration that has set it: it would go on to wake the thread.
+    // Envoy's timer does not end with its configuration: it would continue to wake the thread.
     let _: Result<(), Status> = hostcalls::set_tick_period(Duration::ZERO);
     LAST.set(None);
     TOLD.set(None);
     hand_over();
 }
 
-/// Whether this tick follows that one as it should. Behind a tick that is late, or after a change of the clock, there
-/// is no telling when the next one comes.
+/// Whether this tick came in time after that one. Otherwise, the next one's time is unknown.
 fn is_in_time(last: Timestamp, now: Timestamp) -> bool {
     last <= now && now.since(last) <= TICK * 2
 }
 
-/// The time, as the last tick found it.
 pub(crate) fn now() -> Result<Timestamp, ViewError> {
     TOLD.get().map_or_else(host::now, Ok)
 }
 
-/// Increments a counter.
 pub(crate) fn count(counter: u32) {
     if TOLD.get().is_some() {
         COUNTS.with_borrow_mut(|counts| *counts.entry(counter).or_default() += 1);
@@ -71,7 +64,7 @@ fn hand_over() {
 }
 
 fn increment(counter: u32, by: i64) {
-    // The host knows the id, which comes from `define_metric`, and a count is not worth failing a request.
+    // A count is not worth failing a request.
     let _ = hostcalls::increment_metric(counter, by);
 }
 

@@ -1,7 +1,7 @@
 //! The layers of the repository: no import runs upwards.
 //!
-//! Between crates the compiler sees to it, as long as each Cargo.toml lacks what its crate must not know. Between the
-//! modules of one crate the compiler permits circles, so they are looked for here.
+//! The compiler sees to it between crates if Cargo.toml lacks what a crate must not know. It permits circles between a
+//! crate's modules, so they are searched here.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -23,10 +23,10 @@ fn checkout() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The crates whose modules are in layers.
+/// The crates with layered modules.
 ///
-/// The dynamic module is missing: all its unsafe code is in `abi`, both the calls into Envoy and Envoy's calls into the
-/// module, so `abi` stands below and above the rest.
+/// The dynamic module is missing: `abi` has all its unsafe code, calls in both directions, so it is below and above the
+/// rest.
 const CRATES: [&str; 8] = [
     "filter/core",
     "filter/proxy-wasm",
@@ -48,7 +48,7 @@ fn modules_import_each_other_in_a_circle() {
     assert!(circles.is_empty(), "circles of imports:\n{}", circles.join("\n"));
 }
 
-/// What talks to the world. A pure crate has none of it.
+/// Dependencies that no pure crate has.
 const WORLD: [&str; 8] = [
     "getrandom",
     "hyper",
@@ -60,7 +60,7 @@ const WORLD: [&str; 8] = [
     "tracing",
 ];
 
-/// For each crate, the crates of this repository that it may use.
+/// The repository's crates that each crate may use.
 const KNOWS: [(&str, &[&str]); 6] = [
     ("limpet-core", &[]),
     ("limpet-api", &[]),
@@ -82,7 +82,7 @@ fn a_crate_depends_on_what_it_must_not_know() {
         let upwards: Vec<&String> = own.filter(|name| !known.contains(&name.as_str())).collect();
         assert!(upwards.is_empty(), "{package} depends on {upwards:?}");
         let forbidden: &[&str] = match package {
-            // It serves streams, and knows no Kubernetes.
+            // It serves streams, without Kubernetes.
             "limpet-xds" => &["k8s-openapi", "kube"],
             _ => &WORLD,
         };
@@ -91,7 +91,6 @@ fn a_crate_depends_on_what_it_must_not_know() {
     }
 }
 
-/// The names of what each package of the workspace depends on, tests left out.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let output = Command::new(cargo)

@@ -1,4 +1,4 @@
-//! The modules of a crate, and which of them imports from which, by its source.
+//! A crate's modules and their imports of each other, by source.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,10 +7,8 @@ use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Ident, Item, ItemMod, ItemUse, UseTree};
 
-/// The path of a module below the crate.
 type Module = Vec<String>;
 
-/// A name that a module takes from another.
 #[derive(Debug, Clone)]
 struct Import {
     from: Module,
@@ -18,19 +16,17 @@ struct Import {
     file: PathBuf,
 }
 
-/// All modules of a crate.
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
     known: BTreeSet<Module>,
     imports: Vec<Import>,
-    /// What a module offers under a name although another defines it.
+    /// Names that a module re-exports.
     reexports: BTreeMap<(Module, String), Vec<String>>,
-    /// The types that are defined outside tests, and where.
+    /// Types outside tests, with their files.
     types: Vec<(String, PathBuf)>,
 }
 
 impl Modules {
-    /// Reads a crate from the file of its root.
     pub(crate) fn of(root: &Path) -> Self {
         let mut modules = Self::default();
         modules.read(root, &Vec::new());
@@ -38,12 +34,11 @@ impl Modules {
         modules
     }
 
-    /// The types that are defined outside tests, and where.
     pub(crate) fn types(&self) -> impl Iterator<Item = (&str, &Path)> {
         self.types.iter().map(|(name, file)| (name.as_str(), file.as_path()))
     }
 
-    /// Circles among the children of each module, as text with each import.
+    /// Circles among each module's children, with their imports.
     pub(crate) fn circles(&self) -> impl Iterator<Item = String> {
         self.known.iter().filter_map(|parent| self.circle_below(parent))
     }
@@ -103,7 +98,6 @@ impl Modules {
         }
     }
 
-    /// The module that a path leads to, through re-exports.
     fn resolve(&self, path: &[String]) -> Module {
         let mut path = path.to_vec();
         for _ in 0..8 {
@@ -126,7 +120,6 @@ impl Modules {
     }
 }
 
-/// Where the source of a child module is.
 fn file_of(parent: &Path, is_root: bool, child: &ItemMod) -> PathBuf {
     let folder = parent.parent().expect("a file has a folder");
     let stem = parent
@@ -159,7 +152,6 @@ fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// The name of the type that an item defines.
 fn type_name(item: &Item) -> Option<&Ident> {
     match item {
         Item::Struct(item) => Some(&item.ident),
@@ -177,7 +169,6 @@ fn is_test(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// The paths in a module's items.
 struct Paths<'a> {
     modules: &'a mut Modules,
     file: &'a Path,
@@ -185,7 +176,7 @@ struct Paths<'a> {
 }
 
 impl Paths<'_> {
-    /// The path below the crate, if it is one of this crate.
+    /// A path below the crate, if it is this crate's.
     fn absolute(&self, path: &[String]) -> Option<Vec<String>> {
         let (first, rest) = path.split_first()?;
         match first.as_str() {
@@ -211,7 +202,7 @@ impl Paths<'_> {
         }
     }
 
-    /// All paths of a tree of `use`, each with the name that it has here.
+    /// The paths in a tree of `use`, with their local names.
     fn leaves(tree: &UseTree, before: &[String], found: &mut Vec<(Vec<String>, String)>) {
         let with = |name: &syn::Ident| before.iter().cloned().chain([name.to_string()]).collect::<Vec<_>>();
         match tree {
@@ -233,7 +224,7 @@ impl<'ast> Visit<'ast> for Paths<'_> {
         Self::leaves(&item.tree, &[], &mut leaves);
         for (path, name) in leaves {
             self.add(&path);
-            // A bare first name is a child's here, or another crate's: those are no modules of this one.
+            // A bare first name is a child's here, or another crate's, which is no module of this one.
             let child = || self.module.iter().chain(&path).cloned().collect();
             let to = self.absolute(&path).unwrap_or_else(child);
             self.modules.reexports.insert((self.module.clone(), name), to);

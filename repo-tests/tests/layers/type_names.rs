@@ -1,11 +1,11 @@
-//! A type's name says what it is without its module, so no name stands for two types.
+//! No name stands for two types: it says what a type is without its module.
 
 use std::collections::BTreeMap;
 
 use crate::checkout;
 use crate::modules::Modules;
 
-/// The crates whose types have names of their own. The model and the filter are still missing.
+/// The checked crates; the model and the filter are still missing.
 const CRATES: [&str; 5] = [
     "controller/api",
     "controller/resources",
@@ -14,16 +14,15 @@ const CRATES: [&str; 5] = [
     "controller",
 ];
 
-/// Names that several types may have.
 const SHARED: [&str; 3] = [
-    // The subcommands with and without the feature `controller`, of which a build has one.
+    // The subcommands with and without the feature `controller`.
     "ClusterCommand",
     // As std and kube name them.
     "Error",
     "Settings",
 ];
 
-/// A line for each name that stands for several types, with the files that define it.
+/// A line for each shared name, with the files that define it.
 fn shared_names<'a>(types: impl Iterator<Item = (&'a str, String)>) -> Vec<String> {
     let mut files: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (name, file) in types {

@@ -10,10 +10,9 @@ use crate::problem::{Problem, joined};
 use crate::reports::Condition;
 use limpet_api::{BackendTlsPolicySpec, BackendValidation, CaCertificateRef, Kind, Object, ObjectName};
 
-/// The longest hostname, by the definition.
 const MAX_HOSTNAME: usize = 253;
 
-/// The most bytes of PEM of several references together. Envoys have each combination as a secret of its own.
+/// The most bytes of PEM of several references together: Envoys have each combination as its own secret.
 const MOST_OF_SEVERAL: usize = 256 << 10;
 
 pub(super) fn read(objects: &Objects, name: &ObjectName, object: &Object<BackendTlsPolicySpec>) -> Content {
@@ -50,7 +49,7 @@ fn invalid(problems: &[Problem]) -> Condition {
     Condition::fails("Accepted", "Invalid", joined(problems))
 }
 
-/// What is wrong with the policy itself. An unknown field may demand more than is known here, so it is refused.
+/// An unknown field may demand more than is known here, so it is refused.
 fn problems(object: &Object<BackendTlsPolicySpec>) -> Vec<Problem> {
     if let Some(error) = &object.malformed {
         return vec![error.clone().into()];
@@ -130,7 +129,7 @@ fn alt_name(name: &limpet_api::PolicySubjectAltName) -> Option<SubjectAltName> {
     }
 }
 
-/// The authorities that can be read, and whether all can. Without any, the error is the condition `Accepted`.
+/// The authorities, and whether all can be read. Without any, the error is the condition `Accepted`.
 fn resolve(
     objects: &Objects,
     policy: &ObjectName,
@@ -176,7 +175,7 @@ fn resolve(
 /// The reason, the field below the reference, and the message.
 type BadReference = (&'static str, &'static str, String);
 
-/// These authorities, if there is room for them beside those that earlier references have.
+/// These authorities, if they have room beside `before`, those of earlier references.
 fn with_room<'a>(authorities: &'a Authorities, before: &[&Authorities]) -> Result<&'a Authorities, BadReference> {
     let others = before.iter().filter(|other| **other != authorities);
     let bytes = others

@@ -1,12 +1,9 @@
 //! Which backends are reached over TLS, and how their certificates are verified (`BackendTLSPolicy`, GEP-1897).
 //!
-//! What a policy targets is never reached in plain text. If the policy is invalid, or none of its authorities can be
-//! read, its targets are invalid references, whose requests are answered with status 500. For the same reason the
-//! oldest policy of a target counts even if it is invalid: a younger one may demand less. And a target that is not
-//! clear is everything that may be meant: each port of a Service if the policy names none of them, each backend of the
-//! namespace if no name can be read.
-//!
-//! `content` reads what a policy demands. `backend_tls_status` writes the reports.
+//! Targets of a policy are never reached in plain text. If the policy is invalid, or none of its authorities can be
+//! read, requests for its targets are answered with status 500. The oldest policy of a target counts even if it is
+//! invalid: a younger one may demand less. An unclear target is everything that may be meant: each port of a Service if
+//! the policy names none of them, each backend of the namespace if no name can be read.
 
 mod content;
 
@@ -18,16 +15,14 @@ use super::objects::RuleBackend;
 use super::reports::Condition;
 use limpet_api::{BackendTlsPolicySpec, Kind, Object, ObjectName, TlsPolicyTarget};
 
-/// All policies.
 #[derive(Debug, Default)]
 pub(super) struct TlsPolicies<'a> {
     /// Those that win first.
     policies: Vec<TlsPolicy<'a>>,
-    /// The index of the policy that counts, by what it targets.
     owners: BTreeMap<Target<'a>, usize>,
-    /// The backends of which a policy targets a port that they have not, with the first such port.
+    /// Backends without a port that a policy targets, with the first such port.
     portless: BTreeMap<RuleBackend, (usize, &'a str)>,
-    /// The policies with a target of which nothing can be read, by namespace.
+    /// Policies with a target of which nothing can be read, by namespace.
     unclear: BTreeMap<&'a str, usize>,
 }
 
@@ -38,12 +33,10 @@ pub(super) struct TlsPolicy<'a> {
     pub(super) content: Content,
 }
 
-/// What a policy demands of its targets.
 #[derive(Debug)]
 pub(super) struct Content {
     /// The error is the condition `Accepted`.
     pub(super) tls: Result<BackendTls, Condition>,
-    /// `ResolvedRefs`, if the references could be read.
     pub(super) resolved: Option<Condition>,
 }
 
@@ -94,7 +87,7 @@ impl<'a> TlsPolicies<'a> {
         }
     }
 
-    /// The policy that counts for a port. One for the port itself wins over one for the whole backend.
+    /// A policy for the port itself wins over one for the whole backend.
     fn governing(&self, backend: &RuleBackend, port: &str) -> Option<&TlsPolicy<'a>> {
         if self.is_empty() {
             return None;
@@ -106,7 +99,6 @@ impl<'a> TlsPolicies<'a> {
         self.owner(&target(Some(port))).or_else(|| self.owner(&target(None)))
     }
 
-    /// Why a backend without a policy may be meant by one.
     fn unclear(&self, backend: &RuleBackend) -> Option<String> {
         if let Some((index, port)) = self.portless.get(backend) {
             let policy = self.policies.get(*index)?;
@@ -125,7 +117,6 @@ impl<'a> TlsPolicies<'a> {
         ))
     }
 
-    /// The policy that counts among those with this very target.
     pub(super) fn owner(&self, target: &Target<'_>) -> Option<&TlsPolicy<'a>> {
         self.policies.get(*self.owners.get(target)?)
     }
@@ -140,7 +131,7 @@ impl<'a> TlsPolicies<'a> {
 }
 
 impl<'a> TlsPolicy<'a> {
-    /// Its targets, by their index in `targetRefs`. `None`: not a kind that rules lead to.
+    /// The targets, by their index in `targetRefs`. `None`: not a kind that rules lead to.
     pub(super) fn targets(&self) -> impl Iterator<Item = Option<Target<'a>>> + use<'a> {
         let namespace = &self.name.namespace;
         let spec = &self.object.spec;
@@ -154,7 +145,6 @@ impl<'a> TlsPolicy<'a> {
     }
 }
 
-/// Whether a target that names a port is one.
 pub(super) fn has_port(objects: &Objects, target: &Target<'_>) -> bool {
     match (&target.backend, target.port) {
         (RuleBackend::Service(name), Some(port)) => {
@@ -165,7 +155,7 @@ pub(super) fn has_port(objects: &Objects, target: &Target<'_>) -> bool {
     }
 }
 
-/// Whether this group and kind can only mean a Service: groups of other kinds have a dot.
+/// Whether this can only mean a Service: groups of other kinds have a dot.
 fn means_service(target: &TlsPolicyTarget) -> bool {
     let kind = target.kind.to_ascii_lowercase();
     ["service", "services", "svc"].contains(&&*kind) && !target.group.contains('.')

@@ -9,7 +9,6 @@ use crate::{SessionPolicyKind, SessionPolicyName};
 use limpet_api::{Object, ObjectName, Spec};
 
 const NAMESPACES: [&str; 2] = ["a", "b"];
-/// Room for a few routes.
 const ROOM: usize = 500;
 
 fn little_room() -> Context<'static> {
@@ -28,7 +27,6 @@ fn read<S: Spec>(mut object: Value, namespace: &str, name: &str) -> (ObjectName,
     (ObjectName::new(namespace, name), limpet_api::object(&object).unwrap())
 }
 
-/// A class and, in each namespace, a Gateway and a Service.
 fn cluster() -> Objects {
     let mut objects = Objects::default();
     let class = json!({"spec": {"controllerName": "limpet.dev/controller"}});
@@ -46,7 +44,6 @@ fn cluster() -> Objects {
     objects
 }
 
-/// A route whose rules match these paths, with sessions.
 fn add_route(objects: &mut Objects, namespace: &str, name: &str, paths: &[char]) {
     let rule = |path: &char| {
         json!({
@@ -60,7 +57,6 @@ fn add_route(objects: &mut Objects, namespace: &str, name: &str, paths: &[char])
     objects.http_routes.extend([read(route, namespace, name)]);
 }
 
-/// A policy with the fields that an upgrade takes, or after it.
 fn add_policy(objects: &mut Objects, namespace: &str, name: &str, pruned: bool) {
     let mut policy = json!({
         "metadata": {"uid": name},
@@ -110,7 +106,6 @@ fn objects(state: &State) -> Objects {
 }
 
 proptest! {
-    /// Replicas that have read the memory, and those that have not, serve the same.
     /// Takes seconds: each of 256 cases builds up to six times, in two replicas.
     #[test]
     fn a_memory_without_room_leads_to_itself(states in prop::collection::vec(state(), 1..6)) {
@@ -121,7 +116,7 @@ proptest! {
             let graph = build_within(&objects, &Settings::default(), little_room()).graph;
             let texts: Vec<String> = Memory::parts().filter_map(|part| graph.memory.text(part)).collect();
             let frames = 66 * texts.len();
-            // No share is needed for what the cluster's administrators alone write.
+            // What only the cluster's administrators write needs no share.
             let classes = r#"{"name":"limpet","controllerName":"limpet.dev/controller"}"#;
             prop_assert!(texts.concat().len() <= ROOM + frames + classes.len(), "{texts:?}");
             objects.memory = graph.memory.clone();
@@ -131,7 +126,6 @@ proptest! {
         }
     }
 
-    /// What a namespace has within its share stays, whatever others do.
     /// Takes seconds: each of 256 cases builds up to six times.
     #[test]
     fn other_namespaces_make_nothing_forgotten(states in prop::collection::vec(state(), 1..6)) {
@@ -139,7 +133,6 @@ proptest! {
         for (number, state) in states.iter().enumerate() {
             let others: State = state.iter().filter(|route| route.0 > 0).cloned().collect();
             let mut objects = objects(&others);
-            // Its only rule changes its matches each time.
             add_route(&mut objects, "a", "own", &[char::from(b'a' + u8::try_from(number).unwrap())]);
             objects.memory = memory;
             let graph = build_within(&objects, &Settings::default(), little_room()).graph;
@@ -152,7 +145,6 @@ proptest! {
     }
 }
 
-/// The name of a rule that matches `/a`.
 fn first_name() -> String {
     let mut objects = cluster();
     add_route(&mut objects, "a", "own", &['a']);

@@ -1,4 +1,4 @@
-//! Which objects are ours: those with our class. Objects of another class are as if they were not there.
+//! Which objects are ours: those with our class. Others are as if they were not there.
 
 use limpet_api::Meta;
 
@@ -11,7 +11,6 @@ const ANNOTATIONS: [&str; 3] = [
     "kubernetes.io/ingress.class",
 ];
 
-/// Whether an object's class may stand in this annotation.
 pub(super) fn is_class(annotation: &str) -> bool {
     ANNOTATIONS.contains(&annotation)
 }

@@ -11,8 +11,8 @@ use crate::sessions::{CookieSessions, Explained, ForeignRule, RuleSession, Sessi
 use limpet_api::{ObjectName, ObjectRef};
 
 impl Contour<'_> {
-    /// Why the routes of the object have their sessions, each for each of its hosts. `decided`: the sessions of all
-    /// routes; `explained`: why this object's are so.
+    /// Why the routes of an object have their sessions, for each host. `decided`: the sessions of all routes;
+    /// `explained`: why this object's are so.
     pub(crate) fn explained(
         &self,
         object: &ObjectRef,
@@ -31,7 +31,6 @@ impl Contour<'_> {
 }
 
 impl HostRoute<'_> {
-    /// `explained`: why it has the sessions that were decided on.
     fn explained(
         &self,
         host: &str,
@@ -63,7 +62,6 @@ impl HostRoute<'_> {
         }
     }
 
-    /// The first service with a strategy that is a session.
     fn holder(&self) -> Option<usize> {
         self.forwarding.services.iter().position(begins_at)
     }
@@ -73,7 +71,6 @@ impl HostRoute<'_> {
         Some(holder.strategy)
     }
 
-    /// A field of the service that the sessions belong to.
     fn of_service(&self, field: &str) -> FieldOrigin {
         FieldOrigin::Field {
             object: self.object().to_string(),

@@ -3,18 +3,15 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// A length of time that Contour's fields say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Length {
-    /// Nothing is said.
     Unsaid,
-    /// `infinity`, zero, or less: there is no limit.
+    /// `infinity`, zero, or less.
     Unlimited,
-    /// This long.
     Of(Duration),
 }
 
-/// Reads a duration of Go's `time.ParseDuration`, or `infinity`; `None` if it is neither.
+/// Reads a duration of Go's `time.ParseDuration`, or `infinity`.
 pub(super) fn length(text: &str) -> Option<Length> {
     match text {
         "" => return Some(Length::Unsaid),
@@ -47,7 +44,6 @@ pub(super) fn length(text: &str) -> Option<Length> {
     })
 }
 
-/// A number with its unit, in nanoseconds, and what is behind it.
 fn part(text: &str) -> Option<(u128, &str)> {
     let digits = |text: &str| text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (whole, rest) = text.split_at_checked(digits(text))?;
@@ -73,14 +69,14 @@ fn part(text: &str) -> Option<(u128, &str)> {
         _ => return None,
     };
     let whole: u128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-    // Behind the thirteenth digit of an hour's fraction is less than a nanosecond.
+    // Beyond the thirteenth digit of an hour's fraction is less than a nanosecond.
     let fraction = fraction.get(..fraction.len().min(18)).unwrap_or_default();
     let scale = 10_u128.pow(u32::try_from(fraction.len()).ok()?);
     let fraction: u128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
     Some((whole.checked_mul(unit)?.checked_add(fraction * unit / scale)?, rest))
 }
 
-/// As `%q` writes a text.
+/// Quotes a text as `%q` does.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

@@ -23,40 +23,36 @@ use crate::references::Backend;
 use crate::sessions::{RuleFacts, RuleSession, Schemes, Sessions};
 use crate::{ContourSettings, InPlace, Objects};
 
-/// How long Contour keeps a client's connection without a request.
+/// How long a connection lasts without a request, as in Contour.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// The name of the listener without TLS. Those with TLS are named after their hosts.
+/// The listener without TLS. Those with TLS are named after their hosts.
 const PLAIN: &str = "http";
 
-/// What is served: hosts with their routes, longer prefixes first.
+/// Hosts with their routes, longer prefixes first.
 pub(super) type Hosts<'a> = Vec<(Host, Vec<HostRoute<'a>>)>;
 
-/// A route of a host.
 #[derive(Debug)]
 pub(super) struct HostRoute<'a> {
     pub(super) object: &'a ObjectName,
     meta: &'a Meta,
-    /// Its index among the object's routes.
+    /// Among the object's routes.
     index: usize,
     prefix: &'a str,
     path: PathMatch,
     pub(super) forwarding: Rc<Forwarding<'a>>,
-    /// The scope of its sessions, if it has any.
     pub(super) scope: Option<String>,
-    /// Whether it is served without TLS, too, where the host has TLS.
+    /// Whether it is also served without TLS, where the host has TLS.
     permits_insecure: bool,
-    /// Whether a route without TLS has its cookie, too, where the host has TLS.
+    /// Whether a route without TLS also has its cookie, where the host has TLS.
     shares_cookie: bool,
 }
 
-/// What hosts have to say of objects.
 #[derive(Debug, Default)]
 pub(super) struct Told<'a> {
-    /// The routes in whose place others count.
+    /// Routes that others overrule.
     pub(super) overruled: BTreeMap<&'a ObjectName, Vec<String>>,
     /// Why sessions cannot be had on a host.
     pub(super) foreign: BTreeMap<&'a ObjectName, String>,
-    /// The objects that have sessions on a host.
     pub(super) held: BTreeSet<&'a ObjectName>,
 }
 
@@ -77,18 +73,16 @@ pub(super) fn hosts<'a>(
 }
 
 impl<'a> Contour<'a> {
-    /// All routes, each with its host.
     pub(super) fn routes(&self) -> impl Iterator<Item = (&str, &HostRoute<'a>)> {
         let hosts = self.hosts.iter();
         hosts.flat_map(|(host, routes)| routes.iter().map(|route| (host.name.as_str(), route)))
     }
 
-    /// What the sessions of all routes depend on.
     pub(crate) fn facts(&self) -> Vec<RuleFacts<'_>> {
         self.routes().map(|(host, route)| route.facts(host)).collect()
     }
 
-    /// Adds the Gateway. `decided`: the sessions of all routes, in the order of the facts.
+    /// `decided`: the sessions of all routes, in the order of the facts.
     pub(crate) fn add_to(&self, graph: &mut Graph, decided: &[RuleSession], all: &Sessions, objects: &Objects) {
         let settings = self.settings;
         let mut gateway = Gateway {
@@ -158,7 +152,6 @@ impl HostRoute<'_> {
         }
     }
 
-    /// Its path in the object.
     pub(super) fn field(&self) -> String {
         format!("spec.routes[{}]", self.index)
     }
@@ -170,7 +163,6 @@ impl HostRoute<'_> {
         )
     }
 
-    /// What its sessions depend on.
     pub(super) fn facts(&self, host: &str) -> RuleFacts<'_> {
         let hosts = BTreeSet::from([Hostname::Exact(host.into())]);
         let affine = self
@@ -256,7 +248,6 @@ impl HostRoute<'_> {
         })
     }
 
-    /// Where its requests go, each with its weight.
     pub(super) fn destinations(&self, all: &Sessions) -> impl Iterator<Item = (u32, Backend)> {
         let services = &self.forwarding.services;
         // All of them zero: equal shares. The weight of a single one does not count.
@@ -305,7 +296,7 @@ fn listener_of(
     }
 }
 
-/// With path and query, and without the port that the request names: it is the plain listener's.
+/// Keeps path and query, and not the port of the request, which is the plain listener's.
 fn to_https(route: &Route, host: &str) -> Route {
     Route {
         action: Action::Redirect(Redirect {
@@ -318,7 +309,6 @@ fn to_https(route: &Route, host: &str) -> Route {
     }
 }
 
-/// Gives the routes of a host their sessions.
 fn with_sessions<'a>(host: &Host, mut routes: Vec<HostRoute<'a>>, told: &mut Told<'a>) -> Vec<HostRoute<'a>> {
     let over_http = routes
         .iter()
@@ -349,8 +339,8 @@ fn foreign(domain: &str, host: &str) -> String {
     )
 }
 
-/// The routes of a host, longer prefixes first. Of equal prefixes the last one counts. What was delegated and matches
-/// segments leaves the rest of the text, which it has no right to, to the route that was there before.
+/// The routes of a host, longer prefixes first. Of equal prefixes the last one counts. A delegated prefix matches
+/// segments; the rest of the text stays with the route that was there before.
 fn distinct<'a>(
     host: &Host,
     served: &[Served<'_>],
@@ -403,7 +393,7 @@ fn distinct<'a>(
     by_prefix.into_values().flatten().collect()
 }
 
-/// Contour's prefixes are plain text. But who is given `/blog` has no right to `/blogger`.
+/// Contour's prefixes are plain text. But a delegate of `/blog` has no right to `/blogger`.
 fn path(prefix: &str, given: Option<&str>) -> PathMatch {
     if prefix != "/" && !prefix.ends_with('/') && given.is_some_and(|given| given.trim_end_matches('/') == prefix) {
         PathMatch::Prefix(prefix.to_owned())

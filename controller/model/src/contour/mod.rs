@@ -1,11 +1,8 @@
-//! Contour's `IngressRoute`s: a Gateway of the graph, and a report on each object.
+//! Contour's `IngressRoute`s: a Gateway of the graph, and a report on each object. See `design/contour.md`.
 //!
-//! - `class` says which objects are ours. `roots` has the hosts, with their certificates.
-//! - `read` has what an object says by itself; `services` the clusters of its routes, and `sessions` their sessions.
-//! - `tree` has who delegates to whom. It knows nothing of the fields of an object.
-//! - `hosts` puts it together, `reports` says what became of each object.
-//! - `explain` has the words for why routes have their sessions.
-//! - `go` reads and writes texts as Contour does.
+//! - `class` has our objects, `roots` their hosts, `tree` delegations.
+//! - `read` has what an object says by itself; `services` and `sessions` what its routes have.
+//! - `hosts` puts it together. `go` reads and writes texts as Contour does.
 
 mod class;
 mod explain;
@@ -40,20 +37,17 @@ pub(super) use roots::too_long as long_delegations;
 
 /// The objects of our class.
 type Ours<'a> = BTreeMap<&'a ObjectName, &'a Object<IngressRouteSpec>>;
-/// What each of them says by itself.
 type Contents<'a> = BTreeMap<&'a ObjectName, Result<Content<'a>, Mistake>>;
 
-/// What `IngressRoute`s mean.
 pub(super) struct Contour<'a> {
     settings: &'a ContourSettings,
     hosts: Hosts<'a>,
     pub(super) reports: BTreeMap<ObjectName, IngressRouteReport>,
-    /// Whether what the objects say can be followed.
     pub(super) judged: AllJudged,
 }
 
 impl<'a> Contour<'a> {
-    /// What the objects say; nothing if they are not read.
+    /// `None` if the objects are not read.
     pub(super) fn of(objects: &'a Objects, references: &'a References<'a>, settings: &'a Settings) -> Option<Self> {
         let contour = settings.contour.as_ref().filter(|_| !is_taken(objects, settings))?;
         let ours = ours(objects, contour);
@@ -97,7 +91,6 @@ impl<'a> Contour<'a> {
     }
 }
 
-/// Whether an annotation of this name is read.
 pub(super) fn reads(annotation: &str) -> bool {
     class::is_class(annotation) || services::is_annotation(annotation)
 }
@@ -134,7 +127,6 @@ fn edge<'a>(rule: &Rule<'a>) -> Edge<'a> {
     }
 }
 
-/// A route of an object with a mistake, as it is written.
 fn written<'a>(object: &'a Object<IngressRouteSpec>, index: usize, rule: &'a IngressRule) -> Option<Edge<'a>> {
     let delegate = rule.delegate.as_ref();
     (!rule.services.is_empty() || delegate.is_some()).then(|| Edge {
@@ -147,7 +139,7 @@ fn written<'a>(object: &'a Object<IngressRouteSpec>, index: usize, rule: &'a Ing
     })
 }
 
-/// Whether what the objects say can be followed: an object with sessions must have them on one of its hosts.
+/// An object with sessions must have them on one of its hosts.
 fn judged(ours: &Ours<'_>, contents: &Contents<'_>, told: &Told<'_>) -> AllJudged {
     let judged = ours.iter().filter_map(|(name, object)| {
         let foreign = told.foreign.get(name).filter(|_| !told.held.contains(name));
@@ -168,8 +160,8 @@ fn judged(ours: &Ours<'_>, contents: &Contents<'_>, told: &Told<'_>) -> AllJudge
     judged.collect()
 }
 
-/// Whether a Gateway object of ours has the name of Contour's Gateway. Their Envoys would be the same, so only the
-/// object is served.
+/// Whether a Gateway of ours has the name of Contour's Gateway. Their Envoys would be the same, so only the former is
+/// served.
 pub(super) fn is_taken(objects: &Objects, settings: &Settings) -> bool {
     let gateway = |contour: &ContourSettings| objects.gateways.get(&contour.gateway);
     let class = settings.contour.as_ref().and_then(gateway);
@@ -177,14 +169,12 @@ pub(super) fn is_taken(objects: &Objects, settings: &Settings) -> bool {
     class.is_some_and(|class| settings.reads(&class.spec.controller_name))
 }
 
-/// The objects of our class.
 pub(super) fn ours<'a>(objects: &'a Objects, settings: &ContourSettings) -> Ours<'a> {
     let all = objects.ingress_routes.iter().map(|(name, object)| (name, &**object));
     all.filter(|(_, object)| is_ours(&object.meta, settings)).collect()
 }
 
-/// The Secrets that hosts of our class name, each with the root that does. Only whether they are there, and whether
-/// their namespace permits it, says whether a host is served.
+/// The Secrets of hosts of our class, each with its root, existing and permitted or not.
 #[must_use]
 pub fn contour_secrets<'a>(objects: &'a Objects, settings: &ContourSettings) -> Vec<(&'a Meta, ObjectName)> {
     let roots = ours(objects, settings)

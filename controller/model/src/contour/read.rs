@@ -1,4 +1,4 @@
-//! What an object says, whatever delegates to it: its routes, or the first mistake in it.
+//! What an object says by itself: its routes, or the first mistake in it.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -14,18 +14,17 @@ use crate::graph::{PathChange, Retry, Rewrite};
 use crate::session_fields::SessionFields;
 use crate::sessions::annotated;
 
-/// The most services of a route: each of a route with sessions is a route of Envoy.
+/// The most services of a route: with sessions, each is a route of Envoy.
 const MOST_SERVICES: usize = 64;
-/// What is in objects of Contour, and what Limpet cannot follow. What it says must not be passed over.
+/// Fields of Contour that Limpet cannot follow, and must not pass over.
 const NOT_SUPPORTED: [&str; 3] = ["spec.tcpproxy", ".service", ".validation"];
-/// The longest time that a request may last: 290 years. Envoy refuses a whole route table for a longer one.
+/// 290 years. Envoy refuses a whole route table for a longer time.
 const MOST_TIME: Duration = Duration::from_secs(290 * 365 * 86_400);
-/// The longest prefix: Envoy's buffer for all headers has 60 KiB, and each host may have a copy of it.
+/// The longest prefix, in bytes: Envoy's buffer for all headers has 60 KiB, and each host may have a copy of it.
 const MOST_PATH: usize = 4096;
-/// Envoy's own default, which Contour leaves as it is.
+/// Envoy's own default, which Contour keeps.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// An object without mistakes of its own.
 #[derive(Debug)]
 pub(super) struct Content<'a> {
     pub(super) rules: Vec<Rule<'a>>,
@@ -33,10 +32,9 @@ pub(super) struct Content<'a> {
     pub(super) notes: Vec<String>,
 }
 
-/// One of its routes.
 #[derive(Debug)]
 pub(super) struct Rule<'a> {
-    /// Its index among the object's routes.
+    /// Among the object's routes.
     pub(super) index: usize,
     pub(super) prefix: &'a str,
     pub(super) permit_insecure: bool,
@@ -49,7 +47,6 @@ pub(super) enum Does<'a> {
     Delegate(ObjectName),
 }
 
-/// What happens to the requests of a route.
 #[derive(Debug)]
 pub(super) struct Forwarding<'a> {
     pub(super) services: Vec<Service<'a>>,
@@ -68,7 +65,6 @@ pub(super) struct Mistake {
     pub(super) text: String,
 }
 
-/// Reads objects.
 pub(super) struct Reading<'a> {
     pub(super) settings: &'a Settings,
     pub(super) services: Services<'a>,
@@ -273,7 +269,6 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// The object that `object` delegates to.
 pub(super) fn delegate_of(object: &Object<IngressRouteSpec>, delegate: &Delegate) -> ObjectName {
     let namespace = Some(&delegate.namespace).filter(|name| !name.is_empty());
     ObjectName::new(
@@ -290,13 +285,13 @@ fn timeout_of(field: &str, text: &str) -> Result<Length, String> {
     };
     match length(text).ok_or_else(expected)? {
         Length::Of(time) if time > MOST_TIME => Err(expected()),
-        // Envoy counts milliseconds, and none means no limit.
+        // Envoy counts milliseconds, and 0 means no limit.
         Length::Of(time) => Ok(Length::Of(time.max(Duration::from_millis(1)))),
         other => Ok(other),
     }
 }
 
-/// Whether Envoy takes it as a prefix. It refuses a whole route table for one that it does not take.
+/// Whether Envoy takes it as a prefix. If not, it refuses a whole route table.
 fn is_path(text: &str) -> Result<(), String> {
     if !text.starts_with('/') {
         return Err(format!("expected a path that begins with /, found {}", quoted(text)));

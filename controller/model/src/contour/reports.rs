@@ -1,4 +1,4 @@
-//! What became of each object, in the words of Contour 1.0.0. What it has no words for begins with the field's path.
+//! What became of each object, in the words of Contour 1.0.0, else beginning with the field's path.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,23 +14,21 @@ use crate::Objects;
 use crate::gateways::KEPT_CERTIFICATE;
 use crate::reports::{IngressRouteReport, IngressRouteStatus};
 
-/// The most notes of an object: its fields may be anything.
+/// The most notes of an object, whose fields may be anything.
 const MOST_NOTES: usize = 16;
 /// The most bytes of a text: a status and an Event have no room for more.
 const MOST_BYTES: usize = 4096;
-/// The most bytes of the name of a host (RFC 1035, section 2.3.4).
+/// The most bytes of a host's name (RFC 1035, section 2.3.4).
 const MOST_NAME: usize = 253;
 
 const TO_ROOT: &str = "root ingressroute cannot delegate to another root ingressroute";
 
-/// What reports are made of.
 pub(super) struct Inputs<'a> {
     pub(super) objects: &'a Objects,
     pub(super) ours: &'a BTreeMap<&'a ObjectName, &'a Object<IngressRouteSpec>>,
     pub(super) roots: &'a BTreeMap<&'a ObjectName, Result<Host, Arc<str>>>,
     pub(super) contents: &'a BTreeMap<&'a ObjectName, Result<Content<'a>, Mistake>>,
     pub(super) tree: &'a Tree<'a>,
-    /// What the hosts have to say of objects.
     pub(super) hosts: &'a Told<'a>,
 }
 
@@ -121,7 +119,6 @@ impl Inputs<'_> {
         }
     }
 
-    /// The host as the root writes it.
     fn vhost(&self, name: &ObjectName) -> Arc<str> {
         let root = if self.roots.contains_key(name) {
             Some(name)
@@ -131,7 +128,7 @@ impl Inputs<'_> {
         let object = root.and_then(|root| self.ours.get(root));
         let host = object.and_then(|object| object.spec.virtualhost.as_ref());
         let may_be = root.is_some_and(|root| !matches!(self.roots.get(root), Some(Err(text)) if **text == *FORBIDDEN));
-        // It is a label of metrics, which have no room for any text.
+        // A label of metrics, which have no room for any text.
         let fqdn = host.map_or("", |host| host.fqdn.trim());
         Arc::from(if may_be && fqdn.len() <= MOST_NAME { fqdn } else { "" })
     }

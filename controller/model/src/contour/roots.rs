@@ -1,4 +1,4 @@
-//! Which objects have a host of their own, and its certificate.
+//! Roots: objects that have a host, and its certificate.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -14,7 +14,6 @@ use crate::{ContourSettings, Objects};
 /// The status of a root in a namespace without roots. Its host counts for nothing.
 pub(super) const FORBIDDEN: &str = "root IngressRoute cannot be defined in this namespace";
 
-/// The host of a root.
 #[derive(Debug, Clone)]
 pub(super) struct Host {
     /// In lower case.
@@ -28,7 +27,6 @@ pub(super) struct Tls {
     pub(super) minimum: TlsVersion,
 }
 
-/// The roots among these objects: their hosts, or what is wrong with them.
 pub(super) fn roots<'a>(
     ours: &BTreeMap<&'a ObjectName, &'a Object<IngressRouteSpec>>,
     objects: &Objects,
@@ -48,7 +46,7 @@ pub(super) fn roots<'a>(
         .iter()
         .filter(|(_, names)| names.len() > 1)
         .map(|(host, names)| {
-            // As Contour does: by their texts.
+            // By their texts, as Contour does.
             let mut names = names.clone();
             names.sort_by_cached_key(ToString::to_string);
             (host.as_str(), joined(names.into_iter(), ", "))
@@ -139,7 +137,7 @@ fn tls(
     }))
 }
 
-/// The Secret of this text: `name`, or `namespace/name`.
+/// Reads `name`, or `namespace/name`.
 pub(super) fn secret(object: &ObjectName, written: &str) -> ObjectName {
     match written.split_once('/') {
         None => ObjectName::new(&object.namespace, written),
@@ -148,11 +146,10 @@ pub(super) fn secret(object: &ObjectName, written: &str) -> ObjectName {
     }
 }
 
-/// The most namespaces of all entries of a `TLSCertificateDelegation` that count. Every build reads them.
+/// Namespaces of all entries of a `TLSCertificateDelegation` that count: every build reads them.
 const MOST_TARGETS: usize = 1000;
 
-/// Which Secrets may be used in which other namespaces: the namespace and the name of the Secret, and the other
-/// namespace. `*` means all. The objects are read once for all roots.
+/// Namespace and name of a Secret, and another namespace that may use it (`*`: all).
 struct Delegated<'a>(HashSet<(&'a str, &'a str, &'a str)>);
 
 impl<'a> Delegated<'a> {
@@ -173,7 +170,7 @@ impl<'a> Delegated<'a> {
     }
 }
 
-/// The Secrets of a delegation, each with a namespace that may use it. `*` counts only by itself.
+/// Each Secret with a namespace that may use it. `*` counts only by itself.
 fn targets(object: &Object<CertificateDelegationSpec>) -> impl Iterator<Item = (&str, &str)> {
     let all = object.spec.delegations.iter().flat_map(|delegation| {
         let targets = &delegation.target_namespaces;
@@ -187,7 +184,6 @@ fn targets(object: &Object<CertificateDelegationSpec>) -> impl Iterator<Item = (
     })
 }
 
-/// The delegations of which a part does not count.
 pub(crate) fn too_long(objects: &Objects) -> impl Iterator<Item = (&ObjectName, String)> {
     objects.certificate_delegations.iter().filter_map(|(name, object)| {
         let delegations = object.spec.delegations.iter();

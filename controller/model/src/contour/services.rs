@@ -14,14 +14,13 @@ use crate::sessions::never_begins;
 use crate::short_hash::short_hash;
 use crate::{ContourSettings, Objects, affinity};
 
-/// What Contour's Envoys ask their health checks for.
 const HEALTH_CHECK_HOST: &str = "contour-envoy-healthcheck";
 /// The longest time of a health check: a day.
 const MOST_SECONDS: i64 = 86_400;
-/// The domains of annotations, the first that has one counts.
+/// Prefixes of annotations; the first that has one counts.
 const DOMAINS: [&str; 2] = ["projectcontour.io", "contour.heptio.com"];
 
-/// How the endpoints of a Service are chosen, and whether that is a session.
+/// The choice of a Service's endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Strategy<'a> {
     /// Nothing is written.
@@ -44,7 +43,7 @@ impl<'a> Strategy<'a> {
     /// `fields`: of the strategy and of its service, for messages.
     ///
     /// # Errors
-    /// If it is none that there is.
+    /// If it does not exist.
     pub(super) fn read(
         text: Option<&str>,
         sticky: Option<&'a StickySession>,
@@ -133,21 +132,20 @@ impl<'a> Strategy<'a> {
     }
 }
 
-/// A Service of a route.
 #[derive(Debug)]
 pub(super) struct Service<'a> {
     pub(super) name: ObjectName,
     pub(super) port: u16,
     pub(super) weight: u32,
     pub(super) strategy: Strategy<'a>,
-    /// How long the client's address holds a session, where the Service says so and the object writes no strategy.
+    /// How long the client's address holds a session by the Service, without a strategy of the object.
     pub(super) affinity: Option<Duration>,
     base: String,
     spec: Cluster,
 }
 
 impl Service<'_> {
-    /// The cluster. `never_begins`: whether other services of the route have sessions, and this one has not.
+    /// `never_begins`: whether other services of the route have sessions, and this one has not.
     pub(super) fn backend(&self, never_begins: bool) -> Backend {
         let spec = Cluster {
             never_begins: never_begins || self.spec.never_begins,
@@ -169,7 +167,7 @@ impl Service<'_> {
         }
     }
 
-    /// The same with this health check.
+    /// Adds this health check.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -185,7 +183,6 @@ impl Service<'_> {
     }
 }
 
-/// Finds Services.
 pub(super) struct Services<'a> {
     pub(super) objects: &'a Objects,
     pub(super) references: &'a References<'a>,
@@ -196,7 +193,7 @@ impl Services<'_> {
     /// Without its health check. `at`: the field of the service.
     ///
     /// # Errors
-    /// The description of an object with this service, if it cannot be followed.
+    /// The object's description, if the service cannot be followed.
     pub(super) fn find<'s>(
         &self,
         namespace: &str,
@@ -264,8 +261,8 @@ impl Services<'_> {
     }
 }
 
-/// Whether a name leads to another machine, as far as the name tells: Envoy's administration listens on loopback, and
-/// clouds tell their secrets on link-local addresses.
+/// Whether a name may lead to another machine: Envoy's administration listens on loopback, and clouds give their
+/// secrets on link-local addresses.
 fn is_foreign(host: &str) -> bool {
     if let Ok(address) = host.parse::<IpAddr>() {
         let address = address.to_canonical();
@@ -287,7 +284,7 @@ fn is_foreign(host: &str) -> bool {
     is_host_name(&name) && !is_number && !is_local
 }
 
-/// Whether it is a name of labels of letters, digits, hyphens and underscores (RFC 1123, section 2.1).
+/// Whether it has labels of letters, digits, hyphens and underscores (RFC 1123, section 2.1).
 pub(super) fn is_host_name(name: &str) -> bool {
     let is_label = |label: &str| {
         let is_inner = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'_';
@@ -299,7 +296,6 @@ pub(super) fn is_host_name(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(is_label)
 }
 
-/// Whether an annotation of this name may say something of a Service.
 pub(super) fn is_annotation(name: &str) -> bool {
     name.split_once('/')
         .is_some_and(|(domain, _)| DOMAINS.contains(&domain))
@@ -346,7 +342,6 @@ fn limits(object: &Object<ServiceSpec>, at: &str, notes: &mut Vec<String>) -> Cl
             ));
             return None;
         };
-        // Zero counts as absent.
         Some(limit).filter(|limit| *limit > 0)
     };
     ClusterLimits {

@@ -1,4 +1,4 @@
-//! The sessions of routes: a token takes the place of Contour's hash.
+//! The sessions of routes: a token in place of Contour's hash.
 
 use limpet_core::config::schema::{CookieModeConfig, LifetimeTypeConfig, SameSiteConfig, SourceConfig};
 
@@ -11,18 +11,14 @@ use crate::graph::HashOn;
 use crate::session_fields::{CookiePath, OrNone, SessionFields};
 use crate::sessions::{ByCookie, CookieSessions};
 
-/// The name of Contour's cookie.
 const COOKIE: &str = "X-Contour-Session-Affinity";
 
-/// The sessions of a route.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) sessions: CookieSessions,
-    /// The Service and the port that they are named after.
     service: (ObjectName, u16),
 }
 
-/// Whether sessions of the route begin at the service.
 pub(super) fn begins_at(service: &Service<'_>) -> bool {
     matches!(
         service.strategy,
@@ -30,8 +26,7 @@ pub(super) fn begins_at(service: &Service<'_>) -> bool {
     )
 }
 
-/// The sessions of a route with these services, if it has any. They belong to the first service with a strategy that
-/// is a session.
+/// The sessions of a route belong to its first service with a strategy that is a session.
 ///
 /// # Errors
 /// If they cannot be followed. `field`: the route's; `prefix`: its match.
@@ -70,12 +65,11 @@ pub(super) fn of_route(
     }))
 }
 
-/// What the session of a route has where its annotations say nothing: what Contour's cookie had, and the defaults of
-/// the controller where Contour had nothing.
+/// Where the route's annotations say nothing: what Contour's cookie had, else the controller's defaults.
 fn defaults(settings: &Settings, path: &str, by_address: bool) -> SessionFields {
     let of_controller = &settings.session_defaults;
     SessionFields {
-        // Contour's had none. With `Strict`, who comes by a link would lose the session.
+        // Contour's had none. With `Strict`, a client that comes by a link would lose the session.
         same_site: Some(SameSiteConfig::Lax),
         script_access: Some(false),
         partitioned: Some(false),
@@ -98,21 +92,20 @@ fn defaults(settings: &Settings, path: &str, by_address: bool) -> SessionFields 
 }
 
 impl Held {
-    /// Their scope on a host. Its second part is the namespace of the Service, which fences hold for: what
-    /// EndpointSlices of others on the host say does not count.
+    /// The scope on a host. Its second part is the namespace of the Service, for fences: EndpointSlices of others on
+    /// the host do not count.
     pub(super) fn scope(&self, host: &str) -> String {
         let (ObjectName { namespace, name }, port) = &self.service;
         format!("contour/{namespace}/{host}/{name}:{port}")
     }
 
-    /// Name and path of the cookie, by which a client tells it from others of the host.
+    /// The name and path by which a client tells it from others of the host.
     pub(super) fn cookie(&self) -> Option<(String, String)> {
         let cookie = self.sessions.cookie()?;
         Some((cookie.name.clone(), cookie.path.clone()))
     }
 }
 
-/// What chooses the endpoint of requests without a token.
 pub(super) fn hash(services: &[Service<'_>], held: Option<&Held>) -> Vec<HashOn> {
     let mut hash = Vec::new();
     for service in services {

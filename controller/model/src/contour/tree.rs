@@ -1,5 +1,4 @@
-//! Delegations: the objects that each root reaches, cycles, and orphans. It knows nothing of an object but its routes'
-//! prefixes and delegates.
+//! Delegations: the objects that each root reaches, cycles, and orphans, by the prefixes and delegates of routes.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,34 +7,27 @@ use limpet_api::ObjectName;
 
 use crate::fair_share;
 
-/// An object of the tree.
 #[derive(Debug, Clone)]
 pub(super) struct Vertex<'a> {
-    /// Whether it has a host of its own, so that no object can delegate to it.
+    /// A root has a host: no object can delegate to it.
     pub(super) is_root: bool,
-    /// Whether it has a mistake of its own, so that nothing of it counts.
     pub(super) is_refused: bool,
-    /// Its routes, in their order.
     pub(super) routes: Vec<Edge<'a>>,
-    /// Its first and last prefix in the order of paths: if both lie within what was delegated, all do.
+    /// The first and last prefix in the order of paths: if both lie within what was delegated, all do.
     range: Option<(&'a str, &'a str)>,
 }
 
-/// A route of an object.
 #[derive(Debug, Clone)]
 pub(super) struct Edge<'a> {
-    /// Its index in the object.
     pub(super) index: usize,
-    /// The prefix of its paths.
     pub(super) prefix: &'a str,
-    /// Whom it delegates to, if it does.
+    /// Its delegate.
     pub(super) to: Option<ObjectName>,
-    /// How many Services it leads to. In a split with a session, Envoy has a route for each.
+    /// Its Services. Envoy has a route for each in a split with a session.
     pub(super) services: usize,
 }
 
 impl Edge<'_> {
-    /// How many routes it counts as.
     fn routes(&self) -> usize {
         self.services.max(1) + self.prefix.len() / BYTES_OF_PREFIX
     }
@@ -54,7 +46,6 @@ impl<'a> Vertex<'a> {
         }
     }
 
-    /// The first of its routes that does not lie within what was delegated.
     fn outside(&self, given: &str) -> Option<usize> {
         let (first, last) = self.range?;
         if lies_within(first, given) && lies_within(last, given) {
@@ -65,7 +56,7 @@ impl<'a> Vertex<'a> {
     }
 }
 
-/// The bytes of a prefix with one slash at its end, so that the prefixes within another one are neighbours.
+/// Ends a prefix with one slash, so that the prefixes within another one are neighbours.
 fn by_segments(prefix: &str) -> impl Iterator<Item = u8> + '_ {
     let slash = (!prefix.ends_with('/')).then_some(b'/');
     prefix.bytes().chain(slash)
@@ -78,15 +69,15 @@ pub(super) fn lies_within(prefix: &str, given: &str) -> bool {
     rest.is_some_and(|rest| rest.starts_with('/') || rest.is_empty() && !prefix.ends_with('/'))
 }
 
-/// What is wrong with a delegation. It costs only that delegation.
+/// A fault of one delegation, which costs only that delegation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// This object has a route that does not lie within what it was given.
+    /// A route of this object does not lie within what was delegated.
     Outside {
-        /// What it was given.
+        /// What was delegated to the object.
         given: String,
     },
-    /// Its delegate has a host of its own.
+    /// Its delegate has a host.
     ToRoot,
     /// Its delegate is on the way from the root: the names from the root to the delegate.
     Cycle(String),
@@ -95,7 +86,6 @@ pub(super) enum Fault {
 /// Where in an object a mistake was found, in the order in which Contour looks for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
-    /// The index of the route.
     pub(super) route: usize,
     pub(super) step: Step,
 }
@@ -103,43 +93,36 @@ pub(super) struct Place {
 /// The order of the checks of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
-    /// Of the object itself, and of what the route is.
+    /// The object itself, and the kind of route.
     Shape,
     /// Whether it lies within what was delegated.
     Prefix,
-    /// Its services or its delegate.
     Target,
 }
 
-/// A route that is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Served<'a> {
     pub(super) object: &'a ObjectName,
-    /// The place of its route in its vertex.
     pub(super) route: usize,
     /// What was delegated to the object; `None` for a root.
     pub(super) given: Option<&'a str>,
 }
 
-/// What the roots reach.
 #[derive(Debug, Default)]
 pub(super) struct Tree<'a> {
     /// The routes of each root, in the order of the tree.
     pub(super) served: BTreeMap<&'a ObjectName, Vec<Served<'a>>>,
-    /// The first root that reaches each object.
     pub(super) reached: BTreeMap<&'a ObjectName, &'a ObjectName>,
-    /// What is wrong with delegations, by object: the first in the order of the tree.
+    /// The first fault of each object, in the order of the tree.
     pub(super) faults: BTreeMap<&'a ObjectName, (Place, Fault)>,
-    /// The roots for whose routes there is no room.
     pub(super) too_large: BTreeSet<&'a ObjectName>,
-    /// The routes whose delegate is not there.
+    /// Routes whose delegate does not exist.
     pub(super) dangling: BTreeSet<(&'a ObjectName, usize)>,
 }
 
-/// The most bytes of names in a message. A status has no room for thousands of them.
+/// The most bytes of names in a message: a status has no room for thousands.
 const MOST_BYTES: usize = 2048;
 
-/// The names in one text, as many of them as a message has room for.
 pub(super) fn joined<'a>(names: impl Iterator<Item = &'a ObjectName>, between: &str) -> String {
     let mut text = String::new();
     for name in names {
@@ -157,12 +140,11 @@ pub(super) fn joined<'a>(names: impl Iterator<Item = &'a ObjectName>, between: &
 
 /// A route counts once more for each so many bytes of its prefix.
 const BYTES_OF_PREFIX: usize = 256;
-/// The most routes of a host, delegated ones included: delegations could otherwise ask for any number of them.
+/// Routes of a host, delegated ones included: delegations could otherwise ask for any number of them.
 pub(super) const MOST_ROUTES: usize = 10_000;
-/// The most routes of all hosts. Each takes some kilobytes of the controller's memory.
+/// Routes of all hosts. Each takes some kilobytes of the controller's memory.
 pub(super) const MOST_IN_ALL: usize = 50_000;
 
-/// The place in the tree that the walk is at.
 struct At<'a> {
     name: &'a ObjectName,
     vertex: &'a Vertex<'a>,
@@ -171,15 +153,14 @@ struct At<'a> {
 }
 
 impl<'a> Tree<'a> {
-    /// The tree of these objects. Where there is no room for all roots, each namespace has a fair share of it, and its
-    /// first roots of `names` have room.
+    /// Builds the tree. Where not all roots have room, each namespace has a fair share, for its first roots of `names`.
     pub(super) fn of(
         vertices: &'a BTreeMap<&'a ObjectName, Vertex<'a>>,
         names: impl IntoIterator<Item = &'a ObjectName>,
     ) -> Self {
         let mut tree = Self::default();
         let mut walked: Vec<(&'a ObjectName, Walked<'a>, Walk<'a>)> = Vec::new();
-        // Of each namespace: what its roots need, and what those that are too large may still cost.
+        // By namespace: the need of its roots, and what too large ones may still cost.
         let mut needed: BTreeMap<&str, usize> = BTreeMap::new();
         let mut wasted: BTreeMap<&str, usize> = BTreeMap::new();
         for name in names {
@@ -236,18 +217,15 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// What a root reaches.
 struct Walked<'a> {
     served: Vec<Served<'a>>,
-    /// How many routes were looked at, those whose delegate is not there included.
+    /// The routes that were looked at, also those whose delegate does not exist.
     steps: usize,
 }
 
-/// The way through the tree from one root.
 struct Walk<'a> {
     vertices: &'a BTreeMap<&'a ObjectName, Vertex<'a>>,
     root: &'a ObjectName,
-    /// Objects, and what they were given.
     visited: BTreeSet<(&'a ObjectName, &'a str)>,
     faults: BTreeMap<&'a ObjectName, (Place, Fault)>,
     dangling: BTreeSet<(&'a ObjectName, usize)>,
@@ -266,8 +244,8 @@ impl<'a> Walk<'a> {
 
     /// The routes that the root reaches; `None` if it looks at more than `most`.
     ///
-    /// It visits each object once for each prefix that it is given: what is below is the same, however it was reached.
-    /// So the time depends on the delegations there are, not on the ways through them, and no stack overflows.
+    /// Visits each object once for each prefix that it is given. So the time depends on the number of delegations, not
+    /// of ways through them, and no stack overflows.
     fn run(&mut self, vertex: &'a Vertex<'a>, most: usize) -> Option<Walked<'a>> {
         let mut served = Vec::new();
         let mut on_the_way = BTreeSet::from([self.root]);
@@ -320,7 +298,7 @@ impl<'a> Walk<'a> {
         Some(Walked { served, steps })
     }
 
-    /// Whom a route delegates to, if that is right. `way`: the names from the root to the object of the route.
+    /// `way`: the names from the root to the object of the route.
     fn target(
         &mut self,
         name: &'a ObjectName,
@@ -347,7 +325,7 @@ impl<'a> Walk<'a> {
         Some((target, vertex))
     }
 
-    /// Looks for faults of an object with a mistake of its own, which Contour may see first. Nothing of it counts.
+    /// Looks for faults of an object with a mistake, which Contour may see first.
     fn look_at(
         &mut self,
         name: &'a ObjectName,
@@ -379,7 +357,7 @@ impl<'a> Walk<'a> {
         let fault = || (place, fault());
         match self.faults.entry(name) {
             Entry::Vacant(entry) => drop(entry.insert(fault())),
-            // An object may be looked at before its prefixes are: the first in the object's own order counts.
+            // An object may be looked at before its prefixes are: the first fault in the object's own order counts.
             Entry::Occupied(mut entry) if entry.get().0 > place => drop(entry.insert(fault())),
             Entry::Occupied(_) => {}
         }

@@ -1,5 +1,5 @@
-//! How large a part of an `EnvoyDeployment` may be. Every build has it in its hands, and the builds of all Gateways are
-//! one, so what one tenant writes must not hold up the others.
+//! How large a part of an `EnvoyDeployment` may be: every build handles all parts, so one tenant must not hold up the
+//! others.
 
 use std::io::{self, Write};
 
@@ -9,12 +9,12 @@ use serde_json::ser::Formatter;
 
 /// The most bytes of a part, as JSON. A Pod with every field set has a tenth of it.
 const BYTES: usize = 64 << 10;
-/// The most items of all lists of a part together. Most Pods with many sidecars have less than 100.
+/// Items of all lists of a part. Most Pods with many sidecars have less than 100.
 const ITEMS: usize = 1000;
-/// The most keys of all maps of a part together. Each takes much more memory than its bytes.
+/// Keys of all maps of a part. Each takes much more memory than its bytes.
 const KEYS: usize = 2000;
 
-/// Refuses a part that is too large, and looks no further than to the bound. `field` is its name.
+/// Refuses a part that is too large, and looks no further than to the bound. `field` is the part's name.
 ///
 /// # Errors
 /// With the field.
@@ -34,7 +34,6 @@ pub(super) fn check(field: &str, part: &impl Serialize) -> Result<(), String> {
     })
 }
 
-/// How many bytes may follow.
 struct Rest {
     bytes: usize,
 }
@@ -51,7 +50,6 @@ impl Write for Rest {
     }
 }
 
-/// How many items and keys may follow.
 struct Items {
     rest: usize,
     keys: usize,

@@ -1,9 +1,4 @@
 //! The Envoys of a Gateway, and how they are run.
-//!
-//! - `parameters`: the `EnvoyDeployment`s of Gateway and class, one over the other.
-//! - `bounds`: how large they may be.
-//! - `resources`: what a container asks for.
-//! - `name`: the name of everything that belongs to them.
 
 mod bounds;
 mod name;
@@ -32,31 +27,31 @@ use parameters::{check, check_foreign, check_ports, drain_time, over};
 /// How long clients have to go elsewhere, by default.
 const DRAIN_TIME: Duration = Duration::from_secs(30);
 
-/// The annotation of a Gateway whose Envoys others run: the Service that leads to them.
+/// The annotation with the Service that leads to Envoys which others run.
 pub(super) const SERVICE: &str = "limpet.dev/service";
 
 /// The Envoys of a Gateway.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Envoys {
-    /// What the controller keeps for them; `None`: others run them.
+    /// Their objects that the controller keeps; `None`: others run them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deployment: Option<EnvoyDeployment>,
     /// The build of the filter, if it differs from the controller's configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter: Option<EnvoyFilterBuild>,
-    /// Whether what is there for them stays as it is, because their parameters are invalid.
+    /// Whether their objects stay as they are, because their parameters are invalid.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unchanged: bool,
-    /// Which labels and annotations that the Gateway asks for are on no object, and why.
+    /// Labels and annotations that the Gateway asks for and no object gets, and why.
     #[serde(skip)]
     pub(super) left_out: Option<String>,
-    /// The Service that leads to them, if it is known.
+    /// The Service that leads to them, if known.
     #[serde(skip)]
     pub(super) service: Option<ObjectName>,
 }
 
-/// What the controller keeps for the Envoys of a Gateway.
+/// The objects that the controller keeps for the Envoys of a Gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EnvoyDeployment {
@@ -64,24 +59,22 @@ pub struct EnvoyDeployment {
     pub name: ObjectName,
     /// The parameters, without patches.
     pub parameters: EnvoyDeploymentSpec,
-    /// The patches, in the order in which they are applied.
+    /// The patches, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub patches: Vec<Patches>,
     /// The ports of the Gateway's listeners.
     pub ports: BTreeSet<u16>,
-    /// The IP addresses that the Gateway asks for.
+    /// IP addresses that the Gateway asks for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<String>,
-    /// The labels that the Gateway asks for, and objects and pods get: all of them in its own namespace, and in another
-    /// one those that are listed for their kind.
+    /// Labels that the Gateway asks for; in another namespace, only those listed for their kind.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// The same of annotations.
+    /// As the labels.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
 }
 
-/// The Envoys of this Gateway, and what is wrong with its parameters, with their field.
 pub(super) fn envoys(
     gateway: &Object<GatewaySpec>,
     class: Result<Layer<'_>, String>,
@@ -109,13 +102,10 @@ pub(super) fn envoys(
     }
 }
 
-/// The parameters of all layers.
 #[derive(Debug, Default)]
 struct Merged {
-    /// The later layers over the earlier ones, without patches.
     parameters: EnvoyDeploymentSpec,
     patches: Vec<Patches>,
-    /// The annotations of the Service that it does not get.
     left_out: Vec<String>,
 }
 
@@ -156,7 +146,7 @@ fn merge(layers: &[Layer<'_>], settings: &Settings) -> Result<Merged, String> {
     })
 }
 
-/// Where the Envoys of a Gateway of this namespace run, if that is another one, and what it may ask for there.
+/// The other namespace where a Gateway's Envoys run, and what it may ask for there.
 fn elsewhere<'s>(namespace: &str, settings: &'s Settings) -> Option<(&'s str, &'s AllowedMetadata)> {
     let managed = settings.managed.as_ref()?;
     let of_envoys = managed
@@ -225,19 +215,18 @@ fn with_parameters(gateway: &Object<GatewaySpec>, merged: Merged, settings: &Set
     }
 }
 
-/// Whether a listener can serve.
 pub(super) fn speaks_http(listener: &GatewayListener) -> bool {
     matches!(listener.protocol.as_str(), "HTTP" | "HTTPS")
 }
 
-/// The name of what the controller keeps; `None`: it keeps no Envoys.
+/// The name of the objects that the controller keeps; `None`: it keeps none.
 fn own_name(gateway: &Object<GatewaySpec>, settings: &Settings) -> Option<ObjectName> {
     let managed = settings.managed.as_ref()?;
     let namespace = managed.namespace.as_deref().unwrap_or(&gateway.meta.namespace);
     Some(ObjectName::new(namespace, &envoys_name(&gateway.meta.object_name())))
 }
 
-/// The Service that the Gateway's annotation names: `[namespace/]name`.
+/// The Service in the Gateway's annotation, as `[namespace/]name`.
 fn by_annotation(gateway: &Object<GatewaySpec>) -> Option<ObjectName> {
     let text = gateway.meta.annotations.get(SERVICE).filter(|text| !text.is_empty())?;
     let (namespace, name) = text.split_once('/').unwrap_or((&gateway.meta.namespace, text));
@@ -245,7 +234,7 @@ fn by_annotation(gateway: &Object<GatewaySpec>) -> Option<ObjectName> {
 }
 
 impl Envoys {
-    /// The Service that leads to them, if it is known.
+    /// The Service that leads to them, if known.
     #[must_use]
     pub fn service(&self) -> Option<&ObjectName> {
         self.service.as_ref()

@@ -7,21 +7,20 @@ use crate::short_hash::hash;
 
 /// The port of the admin interface of a Gateway's Envoy.
 pub const ADMIN_PORT: u16 = 19000;
-/// The port where it says whether it is ready.
+/// The port of its readiness.
 pub const READY_PORT: u16 = 19001;
-/// The label with the name of the Gateway that an object belongs to (GEP-1762).
+/// The label with the name of an object's Gateway (GEP-1762).
 pub const GATEWAY_NAME: &str = "gateway.networking.k8s.io/gateway-name";
-/// The label with its namespace: the object may be in another one.
+/// The label with the namespace of an object's Gateway: the object may be in another one.
 const GATEWAY_NAMESPACE: &str = "limpet.dev/gateway-namespace";
 
-/// How many bytes of a hash keep the objects of two Gateways apart. They may be in one namespace, so a Gateway with
-/// another one's hash would take its requests: 2^80 names are too many to try.
+/// Bytes of a hash. Two Gateways' objects may be in one namespace, so a Gateway with another one's hash would take its
+/// requests: 2^80 names are too many to try.
 const HASH: usize = 10;
-/// How much of a Gateway's name is in its objects' names.
 const HEAD: usize = 22;
 
-/// The name of every object that belongs to the Envoys of a Gateway: at most 50 characters, so that a suffix has room
-/// in the 63 of a label.
+/// The name of all objects of a Gateway's Envoys: at most 50 characters, so that a suffix has room in the 63 of a
+/// label.
 #[must_use]
 pub fn envoys_name(gateway: &ObjectName) -> String {
     let hash = hash(gateway.to_string().as_bytes(), HASH);
@@ -30,7 +29,7 @@ pub fn envoys_name(gateway: &ObjectName) -> String {
     format!("limpet-{}-{hash}", head.trim_end_matches('-'))
 }
 
-/// The labels of every object that belongs to the Envoys of a Gateway.
+/// The labels of every object of a Gateway's Envoys.
 #[must_use]
 pub fn envoys_labels(gateway: &ObjectName) -> BTreeMap<String, String> {
     // A Gateway's name may be longer than a label.
@@ -48,19 +47,19 @@ pub fn envoys_labels(gateway: &ObjectName) -> BTreeMap<String, String> {
     labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
 }
 
-/// The Secret with the certificate that the Envoys of a Gateway show to the xDS server.
+/// The Secret with the certificate that a Gateway's Envoys show to the xDS server.
 #[must_use]
 pub fn envoys_certificate(gateway: &ObjectName) -> String {
     format!("{}-xds", envoys_name(gateway))
 }
 
-/// The Secret with the key-encryption keys for the Envoys of a Gateway, where they cannot use the controller's own.
+/// The Secret with the key-encryption keys for a Gateway's Envoys, where they cannot use the controller's.
 #[must_use]
 pub fn envoys_keys(gateway: &ObjectName) -> String {
     format!("{}-keys", envoys_name(gateway))
 }
 
-/// The URI in the certificate of a Gateway's Envoys: it gives access to what is for this Gateway, and nothing else.
+/// The URI in the certificate of a Gateway's Envoys, which gives access to this Gateway's resources only.
 #[must_use]
 pub fn envoys_uri(gateway: &ObjectName) -> String {
     format!("spiffe://limpet.dev/gateway/{gateway}")
@@ -77,8 +76,8 @@ mod tests {
         assert_ne!(names[0], names[1]);
     }
 
-    /// Who writes Gateways in a namespace chooses their names, and hashes as many of them as it takes. The second name
-    /// was found so: it has the same beginning, and the same 32 bits.
+    /// An author of Gateways can hash as many names as they like. The second name was found so: it has the same
+    /// beginning, and the same 32 bits.
     #[test]
     fn a_name_that_somebody_looked_for_is_another_one() {
         let found = "web-----------------------------5baf45f8";

@@ -12,18 +12,15 @@ use limpet_api::{
     ObjectName, ParametersRef, Patches,
 };
 
-/// What one parametersRef adds.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Layer<'a> {
     /// `None`: there is no parametersRef.
     pub(super) object: Option<&'a Object<EnvoyDeploymentSpec>>,
-    /// Whether who writes Gateways in a namespace says it, and not who runs the cluster.
+    /// Whether an author of Gateways says it, and not the operator of the cluster.
     pub(super) is_of_a_gateway: bool,
 }
 
 impl Layer<'_> {
-    /// What is wrong with it by itself.
-    ///
     /// # Errors
     /// With the object and the field.
     pub(crate) fn check(&self) -> Result<(), String> {
@@ -31,15 +28,12 @@ impl Layer<'_> {
         object.map_err(|message| self.at(&message))
     }
 
-    /// A message about this object.
     pub(super) fn at(&self, message: &str) -> String {
         let name = self.object.map(|object| object.meta.object_name().to_string());
         format!("{} {}: {message}", Kind::EnvoyDeployment, name.unwrap_or_default())
     }
 }
 
-/// The parameters of a class.
-///
 /// # Errors
 /// If they cannot be had, with the field.
 pub(crate) fn of_class<'a>(class: &Object<GatewayClassSpec>, objects: &'a Objects) -> Result<Layer<'a>, String> {
@@ -52,7 +46,7 @@ pub(crate) fn of_class<'a>(class: &Object<GatewayClassSpec>, objects: &'a Object
     layer("spec.parametersRef", reference, namespace, objects)
 }
 
-/// The parameters of a Gateway, which are in its namespace.
+/// The parameters are in the Gateway's namespace.
 ///
 /// # Errors
 /// If they cannot be had, with the field.
@@ -103,7 +97,7 @@ fn layer<'a>(
     Ok(layer)
 }
 
-/// What no definition of the kind refuses, and cannot be.
+/// Checks what no definition of the kind refuses.
 ///
 /// # Errors
 /// With the field.
@@ -152,7 +146,7 @@ pub(super) fn check(spec: &EnvoyDeploymentSpec) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks what neither Gateways nor classes say, as the configuration has it: no definition refuses anything there.
+/// Checks the configuration's defaults, where no definition refuses anything.
 ///
 /// # Errors
 /// With the field.
@@ -169,7 +163,7 @@ fn no_such_field(field: &str) -> String {
     format!("{field}: there is no such field")
 }
 
-/// The listeners of a Gateway have their ports at its Envoys, too. `parameters` come from `layers` and defaults.
+/// The listeners of a Gateway also have their ports at its Envoys. `parameters` come from `layers` and defaults.
 ///
 /// # Errors
 /// With the field.
@@ -193,7 +187,7 @@ pub(super) fn check_ports(
     })
 }
 
-/// How long clients have to go elsewhere. A pod ends within that time, so it is how long a node may have to wait.
+/// How long clients have to go elsewhere. A pod ends within this time, so it is how long a node may have to wait.
 pub(super) fn drain_time(text: &str) -> Result<Duration, String> {
     let time = text
         .parse::<GatewayDuration>()
@@ -207,8 +201,8 @@ pub(super) fn drain_time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Authors in the namespace of a Gateway must not run programs of their own in the controller's, next to its keys:
-/// neither by an image, nor by what labels and annotations make others put into a pod, nor on a node of theirs.
+/// Authors of Gateways in `namespace` must not run programs next to the controller's keys: neither by an image, nor by
+/// labels and annotations that make others change a pod, nor on a node of theirs.
 ///
 /// # Errors
 /// With the field.
@@ -268,8 +262,8 @@ fn check_patch(field: &str, patch: &Map<String, Value>) -> Result<(), String> {
     Ok(())
 }
 
-/// These parameters, and the lower ones where these say nothing. Patches are applied one after the other, so they are
-/// not merged here.
+/// These parameters, and the lower ones where these say nothing, without patches, which are applied one after the
+/// other.
 pub(super) fn over(upper: EnvoyDeploymentSpec, lower: EnvoyDeploymentSpec) -> EnvoyDeploymentSpec {
     // Either one overrides both of the lower layer.
     let (replicas, autoscaling) = match (upper.replicas, upper.autoscaling) {

@@ -1,14 +1,12 @@
-//! What a container asks for. An API server looks at it in the Deployment that is made of it, far from the mistake.
+//! Resources of a container. An API server checks them only in the Deployment, far from the mistake.
 
 use serde_json::{Map, Value};
 
-/// What may stand behind the number of a quantity, unless that is an exponent.
+/// What may follow the number of a quantity, unless that is an exponent.
 const SUFFIXES: [&str; 16] = [
     "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
 ];
 
-/// Checks the resources of a container.
-///
 /// # Errors
 /// With the field.
 pub(super) fn check(field: &str, resources: &Map<String, Value>) -> Result<(), String> {

@@ -1,19 +1,17 @@
-//! What texts were translated to. Everything is built again after a change, mostly with expressions of the last build.
+//! Translations by their texts. A build after a change mostly has expressions of the last build.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use super::Expression;
 
-/// The maximum of texts in each generation.
 const MOST: usize = 16_384;
-/// The maximum of the bytes of texts and translations.
+/// The most bytes of texts and translations.
 const MOST_BYTES: usize = 8 << 20;
 
 type Translation = Result<Expression, String>;
 
-/// Two generations: when the younger one is full, it replaces the older one. So what is used stays, and what is not
-/// used goes, without a list to keep in order.
+/// When the younger generation is full, it replaces the older one. So used texts stay without a list to keep in order.
 #[derive(Default)]
 pub(super) struct Cache {
     young: HashMap<Box<str>, Translation>,
@@ -52,12 +50,11 @@ impl Cache {
 
 static CACHE: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
 
-/// The translation of `text`, made by `translate` if it is not known.
 pub(super) fn get(text: &str, translate: impl FnOnce() -> Translation) -> Translation {
     if text.len() > Expression::MOST_BYTES {
         return translate();
     }
-    // A panic while it is locked cannot leave it half changed in a way that matters.
+    // A panic while it is locked leaves no half change that matters.
     let lock = || CACHE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = lock().get(text) {
         return known;

@@ -6,7 +6,7 @@ use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, HirKind};
 use super::over_limit;
 use super::part::{Part, escaped};
 
-/// How many characters beyond ASCII a class may name, if it does not take all of them.
+/// Characters beyond ASCII that a class may name, if it does not take all of them.
 const MOST_OTHERS: usize = 64;
 /// The size of all characters beyond ASCII, of two to four bytes.
 const BEYOND_ASCII: usize = 7;
@@ -40,7 +40,7 @@ pub(super) fn perl(class: &ClassPerl) -> ClassUnicode {
     negated_if(of(ranges), class.negated)
 }
 
-/// A class by its name: `\p{Greek}` or `[[:alpha:]]`.
+/// A class by its name, like `\p{Greek}` or `[[:alpha:]]`.
 pub(super) fn named(text: &str) -> Option<ClassUnicode> {
     match regex_syntax::parse(text).ok()?.into_kind() {
         HirKind::Class(Class::Unicode(class)) => Some(class),
@@ -53,11 +53,10 @@ pub(super) fn named(text: &str) -> Option<ClassUnicode> {
     }
 }
 
-/// With both cases of each letter. ASCII stays ASCII: the Kelvin sign is a k for the RE2 that reads characters, and not
-/// for the one that reads bytes.
+/// Adds both cases of each letter. ASCII stays ASCII: the Kelvin sign is a k only for the RE2 that reads characters.
 ///
 /// # Errors
-/// If it names too many characters beyond ASCII.
+/// As [`others`].
 pub(super) fn folded(set: &ClassUnicode, written: &str) -> Result<ClassUnicode, String> {
     let mut folded = ClassUnicode::empty();
     for part in [ASCII, OTHERS] {
@@ -91,11 +90,11 @@ pub(super) fn others(set: &ClassUnicode, written: &str) -> Result<Option<Vec<cha
     Ok(Some(characters.collect()))
 }
 
-/// A set as a part. Characters beyond ASCII are alternatives: no range of them means the same to an RE2 that reads
-/// characters and to one that reads bytes.
+/// Characters beyond ASCII are alternatives: a range of them differs between an RE2 that reads characters and one that
+/// reads bytes.
 ///
 /// # Errors
-/// If it names too many characters beyond ASCII.
+/// As [`others`].
 pub(super) fn part(set: &ClassUnicode, written: &str) -> Result<Part, String> {
     let ascii = within(set, ASCII);
     let Some(others) = others(set, written)? else {

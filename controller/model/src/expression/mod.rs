@@ -1,19 +1,19 @@
-//! Regular expressions. Envoy uses RE2, and refuses a whole route table for one expression that RE2 does not read or
-//! that is too large. So an expression is parsed by Rust's parser, what RE2 reads otherwise is refused, and its meaning
-//! is printed in a small syntax that every RE2 reads, with a size that is known before anything compiles it.
+//! Regular expressions. Envoy refuses a whole route table for one that RE2 does not read or that is too large. So
+//! Rust's parser reads it, and it is printed in a small syntax that every RE2 reads alike, with a known size. See
+//! `design/regular-expressions.md`.
 //!
 //! Envoy matches whole values, so groups capture nothing and lazy repetitions are greedy ones.
 //!
-//! Envoy's RE2 reads characters (UTF-8) before Envoy 1.39 and bytes (Latin-1) since then. What is printed means the
-//! same to both in text that is valid UTF-8, with one exception: where `.` or another class takes all characters beyond
-//! ASCII, it takes one of them or one byte of them. So `.{3}` counts bytes since Envoy 1.39.
+//! Envoy's RE2 reads characters (UTF-8) before Envoy 1.39 and bytes (Latin-1) since then. The printed expression means
+//! the same to both in valid UTF-8, with one exception: a class of all characters beyond ASCII, like `.`, takes one of
+//! them or one byte of them. So `.{3}` counts bytes since Envoy 1.39.
 
 mod cache;
 mod class;
 mod part;
 mod translate;
 
-/// A regular expression that every Envoy reads, and reads alike.
+/// A regular expression that every Envoy reads alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expression {
     text: String,
@@ -21,13 +21,12 @@ pub struct Expression {
 }
 
 impl Expression {
-    /// The maximum length of what is read, as for a header's value in the Gateway API.
+    /// The longest text that is read, in bytes, as for a header's value in the Gateway API.
     pub const MOST_BYTES: usize = 4096;
-    /// The maximum size of the program that RE2 makes of an expression. Envoy has the same limit, by the runtime
-    /// setting `re2.max_program_size.error_level`.
+    /// The limit of RE2's program, as Envoy has it (`re2.max_program_size.error_level`).
     ///
-    /// A repetition counts as often as it repeats, so this also keeps expressions below RE2's own limit of 1000
-    /// repetitions within each other.
+    /// A repetition counts as often as it repeats, so this also keeps expressions below RE2's limit of 1000 repetitions
+    /// within each other.
     pub const MOST_INSTRUCTIONS: u32 = 1000;
     /// RE2's instructions to fail, to match, and to search for the beginning.
     const FRAME: u32 = 5;
@@ -35,8 +34,8 @@ impl Expression {
     /// Translates an expression.
     ///
     /// # Errors
-    /// If RE2 does not read it or reads it otherwise than Rust, if it means different things to different releases of
-    /// Envoy, or if it is too large. The message says what was expected, whose limit it is, and what was found.
+    /// If RE2 does not read it or reads it otherwise than Rust, if releases of Envoy read it differently, or if it is
+    /// too large. The message has what was expected, whose limit it is, and what was found.
     pub fn parse(text: &str) -> Result<Self, String> {
         cache::get(text, || Self::translate(text))
     }
@@ -63,7 +62,7 @@ impl Expression {
         })
     }
 
-    /// In the small syntax.
+    /// The expression in the small syntax.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
@@ -80,7 +79,6 @@ impl Expression {
         text.chars().map(part::literal).collect()
     }
 
-    /// It as a part of a larger expression.
     pub(crate) fn as_part(&self) -> String {
         if self.text.contains('|') {
             part::group(&self.text)

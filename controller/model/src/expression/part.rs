@@ -1,9 +1,8 @@
-//! Parts of an expression in the small syntax: characters, escaped where they could be syntax, classes of ranges,
-//! groups without capture, alternatives, repetitions and assertions. Flags stand only around a single `.`, `^` or `$`.
+//! Parts of an expression in the small syntax: escaped characters, classes of ranges, groups without capture,
+//! alternatives, repetitions and assertions. Flags are only around a single `.`, `^` or `$`.
 //!
-//! Their sizes are upper bounds, for the RE2 that reads characters, whose programs are larger.
+//! Sizes are upper bounds, for the RE2 that reads characters, whose programs are larger.
 
-/// A part whose text stands between others.
 struct Piece {
     text: String,
     size: u32,
@@ -39,7 +38,7 @@ impl Part {
         matches!(self.0.as_slice(), [only] if only.is_empty())
     }
 
-    /// Nothing at all.
+    /// Matches nothing at all.
     pub(super) fn never() -> Self {
         Self::of(r"(?:\b\B)".to_owned(), 2, Kind::Assertion)
     }
@@ -93,7 +92,7 @@ impl Part {
             _ => Kind::Other,
         };
         let is_assertion = matches!(kind, Kind::TextStart | Kind::TextEnd | Kind::Assertion);
-        // What need not hold does not matter, and what does not hold once does not hold twice.
+        // An assertion that need not hold does not matter, and one holds twice as it holds once.
         if most == Some(0) || (least == 0 && is_assertion) {
             return Self::empty();
         }
@@ -153,7 +152,6 @@ impl Part {
             .0
             .iter()
             .map(|branch| sum(branch.iter().map(|piece| piece.size)).max(1));
-        // One jump for each.
         sum(branches).saturating_add(if self.0.len() > 1 { count(self.0.len()) } else { 0 })
     }
 }
@@ -166,7 +164,7 @@ pub(super) fn literal(character: char) -> String {
     escaped(character, r"\.+*?()|[]{}^$")
 }
 
-/// RE2 reads what is not ASCII as the same bytes in either encoding, but not as its number.
+/// RE2 reads other than ASCII as the same bytes in either encoding, but not as its number.
 pub(super) fn escaped(character: char, syntax: &str) -> String {
     if syntax.contains(character) {
         format!("\\{character}")

@@ -10,16 +10,14 @@ fn printed(text: &str) -> String {
     }
 }
 
-/// What is printed may not change: rules without a name are called by a hash of it.
+/// Rules without a name are called by a hash of the printed text.
 #[test]
 fn the_translation_is_frozen() {
     for (text, expected) in [
-        // What RE2 reads alike everywhere stays as it is.
         ("/shop/.*", "/shop/.*"),
         ("/items/[0-9]+", "/items/[0-9]+"),
         ("/[^/]+/a{2,3}b{4,}c{5}", "/[^/]+/a{2,3}b{4,}c{5}"),
         ("/a|/b", "/a|/b"),
-        // Names become ranges.
         (r"\d{3}-\w+\s", r"[0-9]{3}-[0-9A-Z_a-z]+[\x{09}\x{0A}\x{0C}\x{0D} ]"),
         (r"\D\W\S", r"[^0-9][^0-9A-Z_a-z][^\x{09}\x{0A}\x{0C}\x{0D} ]"),
         ("[[:alpha:]_]", "[A-Z_a-z]"),
@@ -27,7 +25,6 @@ fn the_translation_is_frozen() {
         ("[^[:^space:]]", r"[\x{09}-\x{0D} ]"),
         (r"\p{ASCII}\p{Any}\P{Any}", r"[\x{00}-\x{7F}](?s:.)(?:\b\B)"),
         (r"\p{Pc}", "_|‿|⁀|⁔|︳|︴|﹍|﹎|﹏|＿"),
-        // Characters.
         (
             r"\.\x41\x{42}\103\a\f\t\n\r\v\0\_",
             r"\.ABC\x{07}\x{0C}\x{09}\x{0A}\x{0D}\x{0B}\x{00}_",
@@ -36,7 +33,6 @@ fn the_translation_is_frozen() {
         ("[é]", "é"),
         ("[aé]?", "(?:a|é)?"),
         ("[^a]{3}", "[^a]{3}"),
-        // What closes nothing.
         ("a]}", r"a\]\}"),
         ("[a&b~c]", r"[\&a-c\~]"),
         ("[0-9-_][-a][a-]", r"[\-0-9_][\-a][\-a]"),
@@ -44,18 +40,15 @@ fn the_translation_is_frozen() {
         ("[]a]", r"[\]a]"),
         ("[:/]+", "[/:]+"),
         (r"[\]\\^-]", r"[\-\\-\^]"),
-        // Groups capture nothing, and nothing is lazy.
         ("(a)(?P<n>b)(?<m>c)(?:d|e)f*?", "abc(?:d|e)f*"),
         ("(?:a*)*(b|)", "(?:a*)*(?:b|(?:))"),
         ("()", "(?:)"),
         ("a{0}b{1}(?:c{9}){0,0}", "b"),
-        // Flags.
         ("(?i)aB-1(?-i:c)é", "[Aa][Bb]-1c(?:É|é)"),
         ("(?i)[^a-c][[:upper:]]k", "[^A-Ca-c][A-Za-z][Kk]"),
         ("a(?i:b|c)d", "a(?:[Bb]|[Cc])d"),
         ("a(?i)b|c", "a[Bb]|[Cc]"),
         ("(?s).(?-s).(?U)a+", "(?s:.).a+"),
-        // Whole values are matched, so anchors around them mean nothing.
         ("^/x$", "/x"),
         (r"\A/x\z|^/y$", "/x|/y"),
         ("a^b$c", r"a\Ab\zc"),
@@ -102,7 +95,6 @@ fn what_cannot_be_translated_is_named() {
         ("a|{2}", "repetition operator missing expression, found {2}"),
         ("a{3,2}", "the start must be <= the end, found {3,2}"),
         ("[b-a]", "the start must be <= the end, found b-a"),
-        // RE2 reads these otherwise.
         ("[z--a]", r"expected \&, \~ and \- for these characters, found [z--a]"),
         ("[a&&b]", r"expected \&, \~ and \- for these characters, found [a&&b]"),
         ("[a~~b]", r"for these characters, found [a~~b]"),
@@ -128,7 +120,6 @@ fn what_cannot_be_translated_is_named() {
         (r"\C", r"unrecognized escape sequence, found \C"),
         (&nested(251), "at most 250 groups and other parts within each other"),
         (&long, "expected at most 4096 bytes, found 5000"),
-        // The issue's forms.
         (
             "[acegikmoqsuwy]{1000}",
             "expected a program of at most 1000 instructions, found 13005",
@@ -153,7 +144,6 @@ fn nested(groups: usize) -> String {
     "(".repeat(groups) + &")".repeat(groups)
 }
 
-/// Who reads it wants to know whether to look into the syntax of RE2.
 #[test]
 fn a_refusal_says_whose_limit_it_is() {
     let long = "a".repeat(5000);
@@ -179,7 +169,7 @@ fn a_refusal_says_whose_limit_it_is() {
     }
 }
 
-/// Expressions that RE2 and Rust read alike, of ASCII.
+/// Read alike by RE2 and Rust, of ASCII.
 fn expressions() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         4 => "[a-cA-C/0 _.-]{1,2}".prop_map(|text| regex::escape(&text)),
@@ -222,8 +212,7 @@ proptest! {
         }
     }
 
-    /// A second translation says the same, so nothing is printed that the parser reads otherwise. The bound of its size
-    /// may be lower, because alternatives of alternatives are printed as one list.
+    /// The bound of its size may be lower, because alternatives of alternatives are printed as one list.
     #[test]
     fn a_translation_is_its_own_translation(text in r"[\[\]()?:^$.*+{}0-9a-c|\\dpLiés&~/-]{0,24}") {
         if let Ok(once) = Expression::parse(&text) {

@@ -1,5 +1,5 @@
-//! The translation of what Rust's parser reads, and the refusal of what RE2 (google/re2, `doc/syntax.txt`) does not
-//! read or reads otherwise.
+//! Translates what Rust's parser reads, and refuses what RE2 (google/re2, `doc/syntax.txt`) does not read or reads
+//! otherwise.
 
 use regex_syntax::ast::parse::ParserBuilder;
 use regex_syntax::ast::{
@@ -13,10 +13,8 @@ use super::class;
 use super::part::Part;
 use super::{over_limit, unreadable};
 
-/// Translates an expression.
-///
 /// # Errors
-/// If RE2 and Rust do not read it alike, or it is beyond a limit of Limpet's. The message says which of the two.
+/// If RE2 and Rust do not read it alike, or by Limpet's limits; the message says which.
 pub(super) fn translated(text: &str) -> Result<Part, String> {
     let parsed = ParserBuilder::new().octal(true).build().parse(text);
     let mut translator = Translator {
@@ -46,7 +44,7 @@ struct Translator<'t> {
 impl Translator<'_> {
     fn written(&self, span: &Span) -> &str {
         let (start, end) = (span.start.offset, span.end.offset);
-        // What is missing something has no length.
+        // A missing part has no length.
         let end = if start == end { self.text.len() } else { end };
         self.text.get(start..end).unwrap_or_default()
     }
@@ -126,7 +124,7 @@ impl Translator<'_> {
             AssertionKind::EndLine if self.multi_line => "(?m:$)",
             AssertionKind::StartLine | AssertionKind::StartText => r"\A",
             AssertionKind::EndLine | AssertionKind::EndText => r"\z",
-            // Whose characters are ASCII for RE2.
+            // RE2's word characters are ASCII.
             AssertionKind::WordBoundary => r"\b",
             AssertionKind::NotWordBoundary => r"\B",
             // A character and text for RE2.
@@ -198,7 +196,7 @@ impl Translator<'_> {
             ClassSetItem::Union(union) => &union.items,
             only => std::slice::from_ref(only),
         };
-        // Behind the first `-` or `]` of a class, `-` is for RE2 what it is behind other characters.
+        // Behind the first `-` or `]` of a class, `-` is no exception for RE2.
         if let [ClassSetItem::Literal(_), ClassSetItem::Literal(second), _, ..] = items
             && (&second.kind, second.c) == (&LiteralKind::Verbatim, '-')
         {

@@ -36,24 +36,24 @@ impl HeaderChanges {
 #[serde(rename_all = "camelCase")]
 #[expect(clippy::large_enum_variant, reason = "nearly all rules forward")]
 pub enum Action {
-    /// It goes to one of the destinations.
+    /// Forwards it to one of the destinations.
     Forward(Forward),
-    /// It is answered with a redirect.
+    /// Answers with a redirect.
     Redirect(Redirect),
-    /// It is answered with this status.
+    /// Answers with a status.
     Respond {
         /// The status.
         status: u16,
-        /// Why, for people who read the output.
+        /// Why, for readers of the output.
         reason: String,
     },
 }
 
-/// Requests that go to a backend.
+/// How requests go to backends.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Forward {
-    /// At least one. Destinations of weight 0 are kept only if their sessions go on.
+    /// Destinations, at least one, with weight 0 only if sessions continue there.
     pub destinations: Vec<Destination>,
     /// The sessions.
     pub session: Session,
@@ -63,23 +63,23 @@ pub struct Forward {
     /// Whether `WebSocket`s are refused, with status 403.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub refuses_websockets: bool,
-    /// Host and path on the way to the backend.
+    /// Changes of host and path on the way to the backend.
     #[serde(skip_serializing_if = "Rewrite::is_empty")]
     pub rewrite: Rewrite,
-    /// How long the whole request may last; no limit if it is zero or not set.
+    /// The limit of the whole request; none if zero or not set.
     #[serde(serialize_with = "duration", skip_serializing_if = "Option::is_none")]
     pub request_timeout: Option<Duration>,
-    /// How long one try may last; zero means no limit.
+    /// The limit of one try; none if zero.
     #[serde(serialize_with = "duration", skip_serializing_if = "Option::is_none")]
     pub backend_timeout: Option<Duration>,
-    /// When a request is tried again. If it is not set, only after a failed connection.
+    /// When a request is tried again. If not set, only after a failed connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
     /// Copies of its requests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mirrors: Vec<Mirror>,
-    /// Fields of the rule that the graph does not contain, though the control plane that serves the route may follow
-    /// them. A copy of the route that is made from the graph would lack them. Empty for our own Gateways.
+    /// Fields that the graph does not contain, though another control plane may follow them: a copy of the route would
+    /// lack them. Empty for our own Gateways.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_followed: Vec<String>,
 }
@@ -95,23 +95,23 @@ impl Forward {
     }
 }
 
-/// One of the backends of a rule.
+/// A backend of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Destination {
-    /// Its share of new sessions. With 0, existing sessions go on.
+    /// Its share of new sessions. With 0, existing sessions continue.
     pub weight: u32,
-    /// What it is.
+    /// Its target.
     pub target: Target,
-    /// Changes of the requests' headers, for only this destination.
+    /// Changes of the requests' headers, for this destination.
     #[serde(skip_serializing_if = "HeaderChanges::is_empty")]
     pub request_headers: HeaderChanges,
-    /// Changes of the responses' headers, for only this destination.
+    /// Changes of the responses' headers, for this destination.
     #[serde(skip_serializing_if = "HeaderChanges::is_empty")]
     pub response_headers: HeaderChanges,
 }
 
-/// What a destination is.
+/// The target of a destination.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Target {
@@ -144,7 +144,7 @@ pub struct Redirect {
     pub status: u16,
 }
 
-/// Host and path on the way to the backend.
+/// Changes of host and path on the way to the backend.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rewrite {
@@ -176,7 +176,7 @@ pub enum PathChange {
     Text(String),
 }
 
-/// What of a request is hashed.
+/// The part of a request that is hashed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum HashOn {

@@ -15,7 +15,7 @@ use crate::certificate::Authorities;
 pub struct ClusterName(pub Text);
 
 impl ClusterName {
-    /// One for each protocol that routes speak to the same port: a session may use all of them.
+    /// Names the cluster of one protocol. A session may use all clusters of the same port.
     #[must_use]
     pub fn new(base: &str, protocol: Protocol) -> Self {
         match protocol {
@@ -24,13 +24,13 @@ impl ClusterName {
         }
     }
 
-    /// What clusters with the same sessions have in common: see [`limpet_core::token::cluster_base`].
+    /// The common part of clusters with the same sessions: see [`limpet_core::token::cluster_base`].
     #[must_use]
     pub fn base(&self) -> &[u8] {
         limpet_core::token::cluster_base(self.0.as_bytes())
     }
 
-    /// The same as text.
+    /// The base as text.
     #[must_use]
     pub fn base_text(&self) -> Text {
         let base = self.0.split('#').next();
@@ -62,26 +62,26 @@ pub struct Cluster {
     pub service: ObjectName,
     /// The number of the Service's port.
     pub port: u16,
-    /// The name of the Service's port, as EndpointSlices have it; empty if it has none.
+    /// The port's name, as EndpointSlices have it; empty if it has none.
     pub port_name: String,
     /// The protocol.
     pub protocol: Protocol,
-    /// TLS; plain text if it is not set.
+    /// TLS; plain text if not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<BackendTls>,
-    /// How the endpoint of requests without a session is chosen.
+    /// Chooses the endpoint of requests without a session.
     #[serde(skip_serializing_if = "Balance::is_default")]
     pub balance: Balance,
-    /// How to find out whether an endpoint is healthy. If it is not set, only EndpointSlices say so.
+    /// Finds out whether an endpoint is healthy. If not set, only EndpointSlices say so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health_check: Option<HealthCheck>,
-    /// The name that DNS has the endpoints of. If it is not set, EndpointSlices have them.
+    /// The DNS name of the endpoints. If not set, EndpointSlices have them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external_name: Option<String>,
-    /// How much it may get at once.
+    /// Limits of its load.
     #[serde(skip_serializing_if = "ClusterLimits::is_default")]
     pub limits: ClusterLimits,
-    /// Whether no session of a rule begins here, so that the weights choose for the client's next request.
+    /// Whether no session of a rule begins here, so that the weights choose again for the client's next request.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub never_begins: bool,
     /// The backend's own sessions.
@@ -90,7 +90,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The endpoints of a port without a name, in plain text, with nothing else that only some have.
+    /// A cluster of a port without a name, in plain text, and all else by default.
     #[must_use]
     pub fn new(service: ObjectName, port: u16, protocol: Protocol) -> Self {
         Self {
@@ -120,7 +120,7 @@ pub enum Balance {
     RoundRobin,
     /// At random.
     Random,
-    /// By a hash of the request, on a ring. Its memory does not depend on the number of endpoints.
+    /// By a hash of the request, on a ring, whose memory does not depend on the number of endpoints.
     RingHash,
     /// By a hash of the request, in a table.
     Maglev,
@@ -140,23 +140,23 @@ impl Balance {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HealthCheck {
-    /// The path that is asked for.
+    /// The path that it requests.
     pub path: String,
     /// The Host header.
     pub host: String,
-    /// How long from one check to the next.
+    /// The time between checks.
     #[serde(serialize_with = "duration")]
     pub interval: Duration,
     /// How long to wait for an answer.
     #[serde(serialize_with = "duration")]
     pub timeout: Duration,
-    /// After how many failures an endpoint is unhealthy.
+    /// Failures until an endpoint is unhealthy.
     pub unhealthy_after: u32,
-    /// After how many successes it is healthy again.
+    /// Successes until it is healthy again.
     pub healthy_after: u32,
 }
 
-/// How much a cluster may get at once, from each Envoy. What is not set has Envoy's default.
+/// Limits of a cluster's load from each Envoy. Those that are not set have Envoy's default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterLimits {
@@ -180,7 +180,6 @@ impl ClusterLimits {
     }
 }
 
-/// In the format of the Gateway API.
 fn duration<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     GatewayDuration::from(*duration).serialize(serializer)
 }
@@ -189,9 +188,9 @@ fn duration<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BackendTls {
-    /// The name that is asked for (Server Name Indication).
+    /// The name for Server Name Indication.
     pub sni: String,
-    /// The names of which the backend's certificate must have one.
+    /// Names of which the backend's certificate must have one.
     pub subject_alt_names: Vec<SubjectAltName>,
     /// Authorities that may sign it.
     pub authorities: TrustedAuthorities,
@@ -201,19 +200,19 @@ pub struct BackendTls {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SubjectAltName {
-    /// The name of a host, with a wildcard only if the certificate must have the very same one.
+    /// A host, with a wildcard only if the certificate has the very same one.
     Dns(String),
     /// A URI.
     Uri(String),
 }
 
-/// The authorities that certificates are verified by.
+/// The authorities that verify certificates.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum TrustedAuthorities {
     /// The authorities of the proxy's system.
     System,
-    /// These.
+    /// These authorities.
     Certificates(Authorities),
 }
 

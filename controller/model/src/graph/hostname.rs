@@ -45,7 +45,7 @@ impl Hostname {
         }
     }
 
-    /// Whether every host of `other` is one of these.
+    /// Whether it has every host of `other`.
     #[must_use]
     pub fn contains(&self, other: &Self) -> bool {
         self.intersection(other).as_ref() == Some(other)

@@ -1,4 +1,4 @@
-//! Which requests a route is for.
+//! The requests that a route is for.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub struct Match {
 pub enum PathMatch {
     /// This path.
     Exact(String),
-    /// This path and all paths below it. It has no `/` at its end, so the root is empty.
+    /// This path and all below it. It has no `/` at its end, so the root is empty.
     Prefix(String),
     /// All paths that begin with this text, which may end within a segment.
     Text(String),

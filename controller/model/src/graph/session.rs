@@ -12,11 +12,11 @@ pub enum Session {
     None,
     /// The rule's: a session keeps its destination, whatever the weights are.
     Rule(SessionUse),
-    /// The rule's at each destination: the split chooses the destination of every request. The scope of a destination
-    /// is the rule's scope with its cluster ([`limpet_core::scope_of_cluster`]).
+    /// The rule's at each destination: the split chooses the destination of every request. A destination's scope has
+    /// its cluster ([`limpet_core::scope_of_cluster`]).
     EachDestination(SessionUse),
-    /// Each destination's own sessions ([`session`](super::Cluster::session)): the split chooses the destination of
-    /// every request.
+    /// Each destination's own ([`session`](super::Cluster::session)): the split chooses the destination of every
+    /// request.
     Destinations,
 }
 
@@ -31,13 +31,13 @@ pub struct SessionUse {
 }
 
 impl SessionUse {
-    /// The namespace in the scope. Fences hold for namespaces.
+    /// The namespace in the scope, for fences.
     #[must_use]
     pub fn namespace(&self) -> Text {
         self.scope.split('/').nth(1).unwrap_or_default().into()
     }
 
-    /// The same at the cluster with this base, where each destination has sessions of its own.
+    /// The same at the cluster with this base, where each destination has its own sessions.
     #[must_use]
     pub fn at(&self, base: &str) -> Self {
         Self {

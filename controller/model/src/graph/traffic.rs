@@ -1,4 +1,4 @@
-//! What a rule asks for its requests beyond matching, changing and forwarding them.
+//! What a rule asks for beyond matching, changing and forwarding requests.
 
 use std::time::Duration;
 
@@ -17,11 +17,10 @@ pub struct Retry {
     /// Whether every status of a backend from 500 on leads to another try.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub server_errors: bool,
-    /// The statuses of a backend that lead to another try.
+    /// Statuses of a backend that lead to another try.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub codes: Vec<u16>,
-    /// How long to wait before another try, at first. Envoy doubles it each time, up to ten times as long, and takes a
-    /// random part of it.
+    /// The first wait before another try. Envoy doubles it each time, up to tenfold, and takes a random part of it.
     #[serde(serialize_with = "duration", skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Duration>,
 }
@@ -36,28 +35,27 @@ pub struct Mirror {
     pub per_million: u32,
 }
 
-/// Which pages of other origins may send requests, as browsers ask for it.
+/// Pages of other origins that may send requests, as browsers ask for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cors {
-    /// The origins; `*` means all.
+    /// Origins; `*` means all.
     pub allow_origins: Vec<ValueMatch>,
-    /// The methods that they may use; `*` means all.
+    /// Methods that they may use; `*` means all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow_methods: Vec<String>,
-    /// The headers that they may send; `*` means all.
+    /// Headers that they may send; `*` means all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow_headers: Vec<String>,
-    /// The headers of responses that they may read; `*` means all.
+    /// Headers of responses that they may read; `*` means all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub expose_headers: Vec<String>,
     /// Whether they may send cookies.
     pub allow_credentials: bool,
-    /// For how many seconds a browser may keep this answer.
+    /// Seconds for which a browser may keep this answer.
     pub max_age: u32,
 }
 
-/// In the format of the Gateway API.
 #[allow(clippy::ref_option, reason = "serde hands over the field by reference")]
 pub(super) fn duration<S: serde::Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     duration.map(GatewayDuration::from).serialize(serializer)

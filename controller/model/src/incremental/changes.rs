@@ -8,13 +8,11 @@ use super::links::{Link, Member};
 use crate::maps::changed;
 use crate::{Memory, Objects, SessionPolicyName};
 
-/// What has changed.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     pub(super) members: BTreeSet<Member>,
     /// What is no member.
     pub(super) links: BTreeSet<Link>,
-    /// Gateways whose routes may have other links.
     pub(super) gateways: BTreeSet<ObjectName>,
 }
 
@@ -60,7 +58,7 @@ impl Changes {
         }
         if before.ingress_routes != after.ingress_routes
             || before.certificate_delegations != after.certificate_delegations
-            // Of the policies of its Services, which say so, and not the objects here.
+            // The Services' policies say so, and not the objects here.
             || before.authorities != after.authorities
             || before.kept_authorities != after.kept_authorities
         {

@@ -1,5 +1,4 @@
-//! What the sessions of islands have in common with others' although nothing joins them: cookies of which a client
-//! keeps only one.
+//! What islands share although nothing joins them: cookies of which a client keeps only one.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -9,7 +8,6 @@ use crate::graph::Hostname;
 use crate::sessions::Elsewhere;
 use crate::sessions::{CookiePlace, InCommon, WrittenCookie, wider_places};
 
-/// Of all islands.
 #[derive(Debug, Default)]
 pub(super) struct Common {
     /// By name and path.
@@ -19,21 +17,19 @@ pub(super) struct Common {
 /// As `Since` in `shared_names.rs`.
 type OwnedSince = (String, String);
 
-/// The oldest come first, each with how often it writes the cookie.
+/// The oldest first, each with how often it writes the cookie.
 type Scopes = FewMap<OwnedSince, usize>;
 
-/// The scopes that write a cookie at a place.
 #[derive(Debug, Default)]
 struct Writers {
-    /// The scopes for this very host.
+    /// For this very host.
     here: Scopes,
-    /// Those for hosts that are a part of these.
+    /// For hosts that are a part of these.
     within: Scopes,
     /// Islands that write here, and how often.
     islands: FewMap<Island, usize>,
 }
 
-/// What differs after some islands were built.
 #[derive(Debug, Default)]
 pub(super) struct Difference {
     /// How often each cookie was added, less how often it was removed.
@@ -76,7 +72,7 @@ impl Common {
         }
     }
 
-    /// Whether what these sessions have in common with others is still what it was when they were built.
+    /// Whether what these sessions have in common with others is as when they were built.
     pub(super) fn agrees(&self, all: &InCommon) -> bool {
         let own: HashSet<&str> = all.iter().map(|(cookie, _)| &*cookie.since.1).collect();
         self.agrees_without(|scope| own.contains(scope), all)
@@ -95,7 +91,6 @@ impl Common {
         all.iter().all(&mut is_same)
     }
 
-    /// The oldest scope that writes the cookie and is older than its own, of the oldest among those at each host.
     fn oldest<'s>(
         &'s self,
         cookie: &WrittenCookie,
@@ -109,7 +104,6 @@ impl Common {
         all.filter(|since| **since < cookie.since).min()
     }
 
-    /// The islands for which the difference may mean something.
     pub(super) fn concerned(&self, difference: &Difference) -> BTreeSet<Island> {
         let mut concerned = BTreeSet::new();
         // Changed hosts of which other hosts can be a part.

@@ -1,7 +1,7 @@
-//! What an object shares with others, or reads of them. It is found in the object itself, and in no result of a build.
+//! What an object shares with others, or reads of them, by the object itself and not by a result of a build.
 //!
-//! A link may be more than a build needs, and then costs time. One that is missing makes the result wrong, so if the
-//! build of one object looks at another one, add the link here.
+//! A link too many costs time. A missing one makes the result wrong: add a link where the build of one object looks at
+//! another one.
 
 use limpet_api::{
     BackendTlsPolicySpec, GatewayListener, GatewaySpec, Kind, Meta, Object, ObjectName, ObjectRef, ParentRef, Text,
@@ -16,21 +16,18 @@ use crate::routes::{allows, gateway_name};
 use crate::session_fields::{ScopeName, SessionScope, scope};
 use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings};
 
-/// What is built for its own result.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Member {
     /// Every `GatewayClass` and `ReferenceGrant`, all at once.
     Classes,
     /// `IngressRoute`s, all at once: any may delegate to any, and all share the room for routes.
     Contour,
-    /// One object.
     Object(ObjectRef),
 }
 
-/// Something that members have to do with.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Link {
-    /// What has this name among what rules lead to and policies target, of whatever kind.
+    /// A name that rules lead to and policies target, of whatever kind.
     Backend(ObjectName),
     /// The Service of this name and its policies of TLS, as `IngressRoute`s read them: routes that lead there do not
     /// concern these.
@@ -39,7 +36,6 @@ pub(super) enum Link {
     Route(ObjectName),
     /// A Gateway, as a parent and as a target of policies. It is built before all others.
     Gateway(ObjectName),
-    /// A host of a Gateway.
     Host(ObjectName, Hostname),
     /// A name that sessions are shared by, in whatever namespace.
     Scope(ScopeName),
@@ -49,36 +45,31 @@ pub(super) enum Link {
     Namespace(Text),
     /// The grants of a namespace.
     Grants(Text),
-    /// A Secret with a certificate.
     Secret(ObjectName),
-    /// A ConfigMap with authorities.
     Authorities(ObjectName),
     /// Where the pods of a Service are ready.
     Readiness(ObjectName),
-    /// All nodes.
     Nodes,
-    /// All `EnvoyDeployment`s.
     Deployments,
     /// Whether another controller has Gateways.
     OthersGateways,
 }
 
-/// What a link means to a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Hold {
-    /// All who join or may be joined there are built together.
+    /// All members that join or may be joined there are built together.
     Joins,
-    /// The same, if a member joins.
+    /// As [`Self::Joins`], if a member joins.
     MayBeJoined,
-    /// It is built again if a member changes that joins, and else has nothing to do with the others.
+    /// It is built again if a member changes that joins, but not joined itself.
     Reads,
 }
 
 /// In order, each link once.
 pub(super) type Links = Vec<(Link, Hold)>;
 
-/// The links of a member; `None` if it does not exist. A route's links change with grants, labels of namespaces and its
-/// Gateways: what it may not refer or attach to joins nothing, because any route may name it.
+/// `None` if the member does not exist. What a route may not refer or attach to joins nothing, because any route may
+/// name it; so its links change with grants, labels of namespaces and its Gateways.
 pub(super) fn links(
     member: &Member,
     objects: &Objects,
@@ -90,7 +81,7 @@ pub(super) fn links(
         Member::Contour => of_contour(objects, settings)?,
         Member::Object(object) => of_object(object, objects, settings, references)?,
     };
-    // What it said of its sessions before may be built in its place.
+    // Its former sessions may be built in its place.
     if let Member::Object(object) = member
         && let Some(former) = objects.with_former(object)
     {
@@ -183,7 +174,7 @@ fn of_route(
     Some(links)
 }
 
-/// The hosts that a route may have at a Gateway. `is_allowed`: whether it may attach to a listener.
+/// `is_allowed`: whether the route may attach to a listener.
 fn hosts<'a>(
     name: &'a ObjectName,
     gateway: &'a Object<GatewaySpec>,
@@ -208,7 +199,6 @@ fn hosts<'a>(
     })
 }
 
-/// The name that the sessions of an object are shared by.
 fn scope_name(meta: &Meta) -> Option<ScopeName> {
     let text = meta.annotations.get("session.limpet.dev/scope")?;
     match scope(text) {

@@ -18,28 +18,24 @@ type ListenerId = (ObjectName, u16, usize);
 
 type Namespaces = FewSet<Arc<str>>;
 
-/// Graph and reports of all islands that are put in.
 #[derive(Debug, Default)]
 pub(super) struct Merged {
     pub(super) graph: Graph,
     pub(super) reports: Reports,
-    /// The size of what is remembered.
     pub(super) bytes: usize,
-    /// What is there of Gateways without any route.
+    /// The parts of Gateways that need no route.
     gateways: HashMap<ObjectName, OfGateway>,
-    /// Contour's Gateway.
     contour: Option<(ObjectName, Arc<Gateway>)>,
     hosts: HashMap<ListenerId, Map<Hostname, VirtualHost>>,
-    /// How many routes are attached to each listener of a Gateway.
+    /// Attached routes of each listener.
     attached: HashMap<ObjectName, Vec<i32>>,
-    /// Where routes lead to, and where Contour's do.
+    /// The namespaces that lead to each Service, by routes and by Contour.
     led_from: [Map<ObjectName, Namespaces>; 2],
     /// How many islands have each.
     policies: HashMap<Text, usize>,
     certificates: HashMap<ObjectName, usize>,
     /// Objects of which something else may be remembered than before.
     pub(super) remembered: BTreeSet<ObjectRef>,
-    /// The Gateways that are to be put together again.
     changed: BTreeSet<ObjectName>,
 }
 
@@ -68,7 +64,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// The index of its map of what is led to.
+    /// The index in `led_from`.
     fn leading(&self) -> usize {
         usize::from(self.is(&Member::Contour))
     }
@@ -86,7 +82,6 @@ impl Part {
 }
 
 impl Merged {
-    /// Takes out what an island has put in.
     pub(super) fn take_out(&mut self, part: &Part) {
         for cluster in &part.clusters {
             self.graph.clusters.remove(cluster);
@@ -173,7 +168,7 @@ impl Merged {
         self.remembered.insert(object);
     }
 
-    /// Puts in what was built of an island with these members. What was built of what they only read is left out.
+    /// Puts in what was built of an island, without that of objects that the members only read.
     pub(super) fn put_in(&mut self, members: &[Arc<Member>], built: Built) -> Part {
         let Built {
             graph,
@@ -215,7 +210,7 @@ impl Merged {
         part
     }
 
-    /// What is wrong with the objects that are the island's own. `first`: of its members.
+    /// Findings on the island's own objects. `first`: of its members.
     fn put_in_without_status(&mut self, all: Map<ObjectRef, Condition>, first: Option<&Member>, part: &mut Part) {
         let is_own = |object: &ObjectRef| match first {
             Some(Member::Classes) => [Kind::GatewayClass, Kind::ReferenceGrant].contains(&object.kind),
@@ -235,7 +230,7 @@ impl Merged {
         }
         self.put_in_graph(graph, part);
         self.put_in_certificates(graph, part);
-        // What it only reads is remembered with an island of its own.
+        // What it only reads is remembered with its own island.
         let memory = graph.memory.only(Kind::IngressRoute);
         part.ingress_routes = memory.objects().into_iter().collect();
         part.bytes = memory.bytes();
@@ -327,7 +322,6 @@ impl Merged {
         self.changed.insert(gateway.clone());
     }
 
-    /// What both lead to a Service is led to by both.
     fn join_led_from(&mut self, service: &ObjectName) {
         let [routes, contour] = &self.led_from;
         let joined = match (routes.get(service), contour.get(service)) {
@@ -341,7 +335,6 @@ impl Merged {
         self.graph.led_from.insert(service.clone(), joined);
     }
 
-    /// Puts the Gateways together whose parts have changed.
     pub(super) fn finish(&mut self) {
         for name in std::mem::take(&mut self.changed) {
             let OfGateway { gateway, report } = self.gateways.get(&name).cloned().unwrap_or_default();

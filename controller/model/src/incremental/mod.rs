@@ -1,12 +1,11 @@
-//! Builds again what a change concerns.
+//! Builds again what a change concerns. See `design/islands.md`.
 //!
-//! Objects fall into islands: what has to do with each other in any way (`links`) is in one (`partition`). An island is
-//! built as all objects are, by the same code, of its own objects and of those that it reads (`restrict`). What an
-//! island makes is put in the place of what it made before (`merge`). What islands have in common although nothing
-//! joins them, a build asks for (`common`): cookies of which a client keeps only one.
+//! Objects that have to do with each other (`links`) are in one island (`partition`). An island is built of its own
+//! objects and of those that it reads (`restrict`), by the same code as all objects, and its result replaces its former
+//! one (`merge`). `common` has what islands share although nothing joins them.
 //!
-//! So a build costs what changed (`changes`) with the islands around it. Some changes concern all islands: of the
-//! settings and of GatewayClasses. A Gateway's changes concern all of its routes.
+//! So a build costs what changed (`changes`) with the islands around it. Changes of settings and GatewayClasses concern
+//! all islands, a Gateway's changes all of its routes.
 
 mod changes;
 mod common;
@@ -40,26 +39,25 @@ use merge::{Merged, Part};
 use partition::{Island, Partition, Settled};
 use restrict::restricted;
 
-/// How often islands are built at most until they agree about what they have in common. More than twice is not needed:
-/// which cookies an island writes does not depend on others.
+/// Rounds until islands agree about what they have in common. More than two are not needed: the cookies that an island
+/// writes do not depend on others.
 const MOST_ROUNDS: usize = 8;
 
 /// Builds as [`build`](super::build) does, and keeps the results of its parts for the next time.
 #[derive(Debug)]
 pub struct Incremental {
     limits: Limits,
-    /// What all of this was built of.
     objects: Objects,
     settings: Option<Settings>,
     partition: Partition,
     common: Common,
     parts: HashMap<Island, Box<Part>>,
     merged: Merged,
-    /// What of the memory there is room for, if not for all of it.
+    /// The part of the memory that has room, if not all has.
     room: Option<Room>,
     /// The Gateways of other controllers.
     others: BTreeSet<ObjectName>,
-    /// Which listeners of each Gateway serve. Beside the object, its routes read only this.
+    /// The listeners of each Gateway that serve. Beside the object, its routes read only this.
     serving: BTreeMap<ObjectName, Serving>,
 }
 
@@ -88,7 +86,7 @@ impl Incremental {
         }
     }
 
-    /// The graph that `objects` describe, and a report on each object.
+    /// Builds the graph of `objects`, and a report on each object.
     #[must_use]
     pub fn build(&mut self, objects: &Objects, settings: &Settings) -> (Graph, Reports) {
         self.build_parts(objects, settings).unwrap_or_else(|| {
@@ -124,7 +122,7 @@ impl Incremental {
         is_settled.then(|| (graph, self.merged.reports.clone()))
     }
 
-    /// What is remembered, and whether something was forgotten because there is no room for it.
+    /// The memory, and whether something was forgotten for lack of room.
     fn memory(&mut self) -> (Memory, bool) {
         let changed = std::mem::take(&mut self.merged.remembered);
         let all = &self.merged.graph.memory;
@@ -195,7 +193,7 @@ impl Incremental {
         is_settled
     }
 
-    /// What the grants among these objects permit. These may know it already.
+    /// What the grants among these objects permit, which may be known already.
     fn grants(&mut self, objects: &Objects, changes: &Changes) -> Arc<GrantIndex> {
         if let Some(known) = &objects.grants {
             return Arc::clone(known);
@@ -209,7 +207,6 @@ impl Incremental {
         grants
     }
 
-    /// Tells the partition what has changed.
     fn note(&mut self, changes: Changes, settings: &Settings) {
         let mut members = changes.members;
         let had_others = !self.others.is_empty();

@@ -1,4 +1,4 @@
-//! Which members are built together: islands, which have nothing to do with each other.
+//! Islands: members that are built together.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -6,25 +6,22 @@ use std::sync::Arc;
 use super::links::{Hold, Link, Links, Member};
 use crate::few::FewMap;
 
-/// The number of an island. No island gets the number of a former one.
+/// The number of an island. None gets the number of a former one.
 pub(super) type Island = u64;
 
-/// All members with their links, and the islands that result.
 #[derive(Debug, Default)]
 pub(super) struct Partition {
     members: HashMap<Arc<Member>, State>,
     links: HashMap<Arc<Link>, Holders>,
     islands: HashMap<Island, Vec<Arc<Member>>>,
     next: Island,
-    /// Members that may be in another island than before.
     loose: BTreeSet<Arc<Member>>,
-    /// Links that members have come to join, or join no more. Those who hold one are looked at once for all of these.
+    /// Links that members have come to join, or join no more. Their holders are looked at once for all.
     regrouped: HashSet<Arc<Link>>,
-    /// Links that members join that have changed.
+    /// Changed links that members join.
     changed: HashSet<Arc<Link>>,
     /// Islands that may fall apart.
     stale: BTreeSet<Island>,
-    /// Members whose islands are to be built.
     dirty: BTreeSet<Arc<Member>>,
 }
 
@@ -35,11 +32,10 @@ struct State {
     island: Option<Island>,
 }
 
-/// The members that hold a link.
 #[derive(Debug, Default)]
 struct Holders {
     all: FewMap<Arc<Member>, Hold>,
-    /// How many of them join.
+    /// The number of those that join.
     joining: usize,
 }
 
@@ -51,19 +47,16 @@ impl Holders {
         })
     }
 
-    /// Those who are built together if anybody joins.
+    /// Members that are built together if any joins.
     fn joined(&self) -> impl Iterator<Item = &Arc<Member>> {
         let all = self.all().filter(|(_, hold)| **hold != Hold::Reads);
         all.map(|(member, _)| member)
     }
 }
 
-/// Which islands are others than before.
 #[derive(Debug, Default)]
 pub(super) struct Settled {
-    /// Those that are no more.
     pub(super) gone: BTreeSet<Island>,
-    /// Those that are to be built.
     pub(super) dirty: BTreeSet<Island>,
 }
 
@@ -74,7 +67,7 @@ impl Settled {
 }
 
 impl Partition {
-    /// Notes that a member has changed. `links`: those that it has now; `None`: it is no more.
+    /// `links`: those that the member has now; `None`: it is no more.
     pub(super) fn set(&mut self, member: Member, links: Option<Links>) {
         let (member, known) = match self.members.remove_entry(&member) {
             Some((member, state)) => (member, Some(state)),
@@ -142,23 +135,19 @@ impl Partition {
         link
     }
 
-    /// Notes that what a link stands for has changed.
     pub(super) fn touch(&mut self, link: &Link) {
         let holders: Vec<_> = self.holders(link).cloned().collect();
         self.dirty.extend(holders);
     }
 
-    /// Notes that an island is to be built again.
     pub(super) fn touch_island(&mut self, island: Island) {
         self.dirty.extend(self.members(island).first().cloned());
     }
 
-    /// The members that hold a link.
     pub(super) fn holders(&self, link: &Link) -> impl Iterator<Item = &Arc<Member>> {
         self.links.get(link).into_iter().flat_map(|holders| holders.all.keys())
     }
 
-    /// The links of a member.
     pub(super) fn links_of(&self, member: &Member) -> impl Iterator<Item = &Link> {
         let state = self.members.get(member);
         state
@@ -208,7 +197,7 @@ impl Partition {
         settled
     }
 
-    /// Finds the members that may be in another island than before, or are to be built, because of others.
+    /// Finds members that others' changes move to another island, or cause to be built.
     fn look_at_links(&mut self) {
         for link in std::mem::take(&mut self.regrouped) {
             if let Some(holders) = self.links.get(&link) {
@@ -224,7 +213,6 @@ impl Partition {
         }
     }
 
-    /// All members that links join with this one.
     fn component(&self, start: Arc<Member>, seen: &mut HashSet<Arc<Member>>) -> Vec<Arc<Member>> {
         seen.insert(Arc::clone(&start));
         let mut found = vec![start];

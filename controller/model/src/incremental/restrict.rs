@@ -7,7 +7,7 @@ use super::links::{Link, Member};
 use super::partition::{Island, Partition};
 use crate::{Objects, SessionPolicyKind, SessionPolicyName};
 
-/// The members of an island and what they read. `others`: a Gateway of another controller, if there is any.
+/// The members of an island and what they read. `others`: a Gateway of another controller, if any.
 pub(super) fn restricted(all: &Objects, partition: &Partition, island: Island, others: Option<&ObjectName>) -> Objects {
     let mut part = Objects {
         gateway_classes: all.gateway_classes.clone(),
@@ -62,7 +62,6 @@ fn backends<'p>(partition: &'p Partition, member: &Member) -> impl Iterator<Item
     })
 }
 
-/// Its Services, and the policies that say how they are reached.
 fn add_read_by_contour(part: &mut Objects, all: &Objects, partition: &Partition) {
     for link in partition.links_of(&Member::Contour) {
         if let Link::Reached(name) = link {

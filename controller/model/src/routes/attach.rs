@@ -9,11 +9,10 @@ use crate::reports::{Condition, UNSUPPORTED_VALUE};
 use crate::{Objects, Settings};
 use limpet_api::{GatewayListener, Kind, ObjectName, ObjectRef, ParentRef};
 
-/// A listener that a route attaches to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Attachment {
     pub(crate) gateway: ObjectName,
-    /// The index of the listener in the Gateway.
+    /// Its index in the Gateway.
     pub(crate) listener: usize,
     /// The hosts of both.
     pub(crate) hostnames: Vec<Hostname>,
@@ -21,23 +20,20 @@ pub(crate) struct Attachment {
     pub(crate) is_plain: bool,
 }
 
-/// A parent of the route that is ours.
 #[derive(Debug)]
 pub(crate) struct Parent {
     pub(crate) reference: ParentRef,
     /// `Accepted`, without what the rules of the route add.
     pub(crate) accepted: Condition,
-    /// Whether a listener that accepts the route serves.
     pub(crate) is_served: bool,
 }
 
-/// The Gateway that a parent reference refers to, if it refers to a Gateway.
 pub(crate) fn gateway_name(namespace: &str, parent: &ParentRef) -> Option<ObjectName> {
     let is_gateway = Kind::find(&parent.group, &parent.kind) == Some(Kind::Gateway);
     is_gateway.then(|| ObjectName::new(parent.namespace.as_deref().unwrap_or(namespace), &parent.name))
 }
 
-/// The Gateways that may serve a route: those that it names, and of an `IngressRoute` the one that all of them have.
+/// The Gateways that a route names, or the one of all `IngressRoute`s.
 #[must_use]
 pub fn gateways_of(objects: &Objects, settings: &Settings, route: &ObjectRef) -> BTreeSet<ObjectName> {
     if route.kind == Kind::IngressRoute {
@@ -66,7 +62,7 @@ pub(super) fn attach(
             continue;
         };
         if let Some(error) = route.malformed {
-            // The specification has no better reason for a value that does not have the shape of the API.
+            // The specification has no better reason for a value of another shape.
             let accepted = Condition::fails("Accepted", UNSUPPORTED_VALUE, error.to_string());
             parents.push(Parent {
                 reference: reference.clone(),
@@ -107,7 +103,7 @@ pub(super) fn attach(
     (attachments, parents)
 }
 
-/// Whether a listener of a Gateway in a namespace lets routes of this one attach.
+/// Whether a listener of a Gateway in `of_gateway` lets routes of `namespace` attach.
 pub(crate) fn allows(listener: &GatewayListener, of_gateway: &str, namespace: &str, objects: &Objects) -> bool {
     let namespaces = &listener.allowed_routes.namespaces;
     match namespaces.from.as_deref() {
@@ -122,7 +118,7 @@ pub(crate) fn allows(listener: &GatewayListener, of_gateway: &str, namespace: &s
     }
 }
 
-/// Why a route does not attach to a parent. The most specific one, which is the last, is reported.
+/// Why a route does not attach to a parent. The most specific one, the last, is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Obstacle {
     NoListener,
@@ -159,7 +155,6 @@ impl Obstacle {
     }
 }
 
-/// The hosts of both the route and the listener.
 fn meet(
     route: &RouteInput<'_>,
     reference: &ParentRef,

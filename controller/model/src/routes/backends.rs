@@ -50,9 +50,8 @@ pub(super) fn destinations(
     destinations
 }
 
-/// The first two references to one cluster whose filters differ. Tokens name a cluster, and nothing of its filters.
+/// The first two references to one cluster whose filters differ. Tokens name only a cluster.
 fn twins(references: &[BackendRef], destinations: &[Destination]) -> Option<Twins> {
-    // As with most rules.
     if references.iter().all(|reference| reference.filters.is_empty()) {
         return None;
     }
@@ -98,7 +97,6 @@ fn resolve(
     })
 }
 
-/// Has the headers changed that the filters of a reference name.
 fn change_headers(
     route: &RouteInput<'_>,
     field: &str,
@@ -120,7 +118,7 @@ fn change_headers(
     Ok(())
 }
 
-/// Refuses a second base with the same hash: tokens name the clusters of a rule by a hash of four bytes.
+/// Refuses a second base with the same hash, which is four bytes in tokens.
 fn distinct(field: &str, known: &[Backend], backend: Backend) -> Result<Backend, BadReference> {
     let own = &backend.cluster;
     let twin =

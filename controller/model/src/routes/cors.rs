@@ -6,12 +6,11 @@ use crate::graph::{Cors, ValueMatch};
 use crate::problem::Problem;
 use limpet_api::CorsFilter;
 
-/// For all of them.
 const ANY: &str = "*";
 /// The API's default.
 const MAX_AGE: u32 = 5;
 
-/// Where an origin stands for many: the expression that it becomes.
+/// The expression of an origin that stands for many, if it does.
 pub(super) fn expression(origin: &str) -> Option<String> {
     let lower = origin.to_ascii_lowercase();
     let (scheme, host, port) = parts(&lower)?;
@@ -91,7 +90,7 @@ fn origin(field: &str, text: &str) -> Result<ValueMatch, Problem> {
     })
 }
 
-/// Scheme, host, and the port with its colon. It is empty for the scheme's own port, which browsers leave out.
+/// Scheme, host and port. The port has its colon, and is empty for the scheme's own, which browsers leave out.
 fn parts(origin: &str) -> Option<(&str, &str, String)> {
     let (scheme, authority) = origin.split_once("://")?;
     let own_port = match scheme {

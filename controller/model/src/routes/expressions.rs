@@ -1,7 +1,7 @@
-//! The regular expressions of one route, and what a route may ask of Envoy and of every build.
+//! The regular expressions of one route, and its limits at Envoy and in every build.
 //!
-//! RE2 takes time in proportion to the length of a value and the size of its program, so the sizes of all expressions
-//! together bound what a request can cost.
+//! RE2's time grows with the length of a value and the size of its program, so the sizes of all expressions together
+//! bound the cost of a request.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,6 @@ const MOST_EXPRESSIONS: usize = 128;
 const MOST_BYTES: usize = 32 << 10;
 const MOST_INSTRUCTIONS: u32 = 4000;
 
-/// What the expressions of a route have used of its budget.
 #[derive(Debug, Default)]
 pub(super) struct Expressions {
     matches: usize,
@@ -31,8 +30,7 @@ pub(super) struct Expressions {
 }
 
 impl Expressions {
-    /// Reads the rules of a route. If they exceed the budget together, each of them is refused, because which of them
-    /// is too much is for the author to say.
+    /// If rules exceed the budget together, each is refused, because the author has to say which is too much.
     pub(super) fn rules<'a, R>(
         rules: &'a [R],
         mut read: impl FnMut(&mut Self, usize, &'a R) -> RuleInput<'a>,
@@ -59,7 +57,6 @@ impl Expressions {
         rules
     }
 
-    /// Counts the matches of a rule.
     pub(super) fn count_matches(&mut self, count: usize) {
         self.matches = self.matches.saturating_add(count);
         if self.matches > MOST_MATCHES {
@@ -67,7 +64,7 @@ impl Expressions {
         }
     }
 
-    /// Counts the origins of CORS filters that become expressions. Rules often have the same ones, so each counts once.
+    /// Counts the origins of CORS filters that become expressions, equal ones once.
     fn count_origins(&mut self, rules: &[RuleInput<'_>]) {
         let filters = rules.iter().flat_map(|rule| rule.filters);
         let origins = filters
@@ -75,7 +72,7 @@ impl Expressions {
             .flat_map(|cors| &cors.allow_origins);
         let origins: BTreeSet<String> = origins.filter_map(|origin| cors::expression(origin)).collect();
         for origin in &origins {
-            // What is wrong with one is for the filter to say.
+            // The filter reports its problems.
             let _ = self.expression("", origin);
         }
     }
@@ -86,7 +83,6 @@ impl Expressions {
             .map(|expression| expression.as_str().to_owned())
     }
 
-    /// Translates the expression for a part of another one.
     pub(super) fn read_part(&mut self, field: &str, text: &str) -> Result<String, Problem> {
         self.expression(field, text).map(|expression| expression.as_part())
     }

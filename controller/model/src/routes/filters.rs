@@ -10,7 +10,7 @@ use crate::references::References;
 use crate::unread::Unread;
 use limpet_api::{HeaderModifier, PathModifier, RequestRedirect, RouteFilter};
 
-/// What the filters of a rule ask for beside changes of headers and CORS, which are in the rule.
+/// What filters ask for beside changes of headers and CORS, which are in the rule.
 #[derive(Default)]
 struct AskedByFilters {
     redirect: Option<Redirect>,
@@ -18,7 +18,7 @@ struct AskedByFilters {
     mirrors: Vec<Mirror>,
 }
 
-/// What a rule does with its requests. Sets the header changes in `rule`.
+/// Sets the header changes in `rule`.
 pub(super) fn action(
     route: &RouteInput<'_>,
     input: &RuleInput<'_>,
@@ -115,7 +115,6 @@ impl AskedByFilters {
     }
 }
 
-/// Forwards to the destinations without any change.
 pub(super) fn forward_unchanged(destinations: Vec<Destination>) -> RuleAction {
     RuleAction::Forward(Forward {
         destinations,
@@ -149,7 +148,6 @@ fn forward(input: &RuleInput<'_>, destinations: &[Destination], asked: Forward) 
     }))
 }
 
-/// The changes of headers that belong to one backend.
 pub(super) fn of_backend(
     field: &str,
     unread: &Unread<'_>,
@@ -220,7 +218,7 @@ fn header_changes(field: &str, modifier: &HeaderModifier) -> Result<HeaderChange
     })
 }
 
-/// The name of a header that may be changed, in lower case. Envoy refuses a whole route table for any other.
+/// Envoy refuses a whole route table for a change of any other header.
 fn header_name(field: &str, name: &str) -> Result<String, Problem> {
     let name = token::header_name(field, name)?;
     if name == "host" {
@@ -232,8 +230,8 @@ fn header_name(field: &str, name: &str) -> Result<String, Problem> {
     Ok(name)
 }
 
-/// Reads a redirect. The schema of the API server checks most of this. Objects from files have no schema, and Envoy
-/// would refuse the whole route table or redirect elsewhere.
+/// Objects from files have no schema that checks most of this, and Envoy would refuse the whole route table or redirect
+/// elsewhere.
 fn redirect(field: &str, wanted: &RequestRedirect, matches: &[Match]) -> Result<Redirect, Problem> {
     let status = wanted.status_code.unwrap_or(302);
     if ![301, 302, 303, 307, 308].contains(&status) {

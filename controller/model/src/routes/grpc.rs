@@ -1,4 +1,4 @@
-//! What a GRPCRoute says. A gRPC method is a path, `/<service>/<method>`.
+//! A GRPCRoute. A gRPC method is a path, `/<service>/<method>`.
 
 use super::expressions::Expressions;
 use super::rule::{RouteInput, RuleInput};
@@ -7,7 +7,6 @@ use crate::graph::{Match, PathMatch};
 use crate::problem::Problem;
 use limpet_api::{GrpcMatch, GrpcMethodMatch, GrpcRouteSpec, GrpcRule, Kind, Object};
 
-/// An expression for any service or method.
 const ANY: &str = "[^/]+";
 
 pub(super) fn input(route: &Object<GrpcRouteSpec>, is_judged: bool) -> RouteInput<'_> {
@@ -65,7 +64,7 @@ fn any() -> Match {
     }
 }
 
-/// What the match demands of a path without its expressions, if that can be read.
+/// The match without its expressions, if that can be read.
 fn at_least(found: &GrpcMatch) -> Option<Match> {
     let is_expression = |method: &&GrpcMethodMatch| method.kind.as_deref() == Some("RegularExpression");
     let path = match found.method.as_ref().filter(is_expression) {

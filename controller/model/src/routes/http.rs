@@ -61,7 +61,7 @@ fn read_matches(expressions: &mut Expressions, field: &str, all: &[HttpMatch]) -
     all.iter().enumerate().map(read).collect()
 }
 
-/// What the match demands of a path and a method, if that can be read.
+/// The match's path and method, if they can be read.
 fn at_least(found: &HttpMatch) -> Option<Match> {
     let mut at_least = found.path.clone();
     if let Some(path) = &mut at_least

@@ -8,10 +8,10 @@ use crate::graph::ValueMatch;
 use crate::problem::Problem;
 use limpet_api::NamedMatch;
 
-/// How long a query parameter's name may be in Envoy's `QueryParameterMatcher`.
+/// The limit of Envoy's `QueryParameterMatcher`.
 const MAX_PARAMETER: usize = 1024;
 
-/// Headers or query parameters. The first of several entries of one name counts (Gateway API, `HTTPRouteMatch`).
+/// The first of several entries of one name counts (Gateway API, `HTTPRouteMatch`).
 pub(super) fn named(
     expressions: &mut Expressions,
     field: &str,

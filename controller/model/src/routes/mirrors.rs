@@ -9,8 +9,7 @@ use limpet_api::{Kind, RequestMirror};
 
 const MILLION: u64 = 1_000_000;
 
-/// The mirror of a filter. It is left out if its reference is invalid, and the requests are served without it (Gateway
-/// API, `HTTPRequestMirrorFilter`).
+/// `None` if its reference is invalid: the requests are served without it (Gateway API, `HTTPRequestMirrorFilter`).
 pub(super) fn mirror(
     route: &RouteInput<'_>,
     field: &str,

@@ -32,25 +32,23 @@ pub use attach::gateways_of;
 pub(super) use attach::{Attachment, Parent, allows, gateway_name};
 pub(super) use rule::{RouteRule, RuleAction};
 
-/// A route that refers to one of our Gateways.
 #[derive(Debug)]
 pub(super) struct RouteState<'a> {
     pub(super) object: ObjectRef,
     pub(super) meta: &'a Meta,
     pub(super) rules: Vec<RouteRule<'a>>,
-    /// The rules without a name of their own, and what they are called.
     remembered: Vec<Unnamed>,
     /// The listeners that it attaches to.
     pub(super) attachments: Vec<Attachment>,
     /// The parents that are ours.
     pub(super) parents: Vec<Parent>,
-    /// Unsupported fields without which the object is still served.
+    /// Unsupported fields.
     pub(super) ignored: Vec<String>,
     /// Whether the route could not be read, so its rules are unknown.
     pub(super) is_malformed: bool,
     /// Whether its Gateways are ours. Another control plane may follow what Limpet cannot.
     is_judged: bool,
-    /// That Envoys refused it.
+    /// Set if Envoys refused it.
     pub(super) quarantined: Option<&'a Quarantined>,
 }
 
@@ -88,8 +86,8 @@ pub(super) fn routes<'a>(
     states
 }
 
-/// The names to remember: of routes with sessions, of routes that were remembered before, and as they were if a route
-/// exists and cannot be read now.
+/// Names of routes with sessions, and of those that were remembered before; unchanged if a route exists and cannot be
+/// read now.
 pub(super) fn rule_names(
     objects: &Objects,
     routes: &[RouteState<'_>],
@@ -168,7 +166,7 @@ fn route_state<'a>(
     state
 }
 
-/// The rules, without names; refused if too much is made of them.
+/// The rules without names; refused if too much is made of them.
 fn read_rules<'a>(
     route: &RouteInput<'a>,
     attachments: &[Attachment],
@@ -219,7 +217,7 @@ fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &Ref
     rule
 }
 
-/// The rule with its matches, before anything else of it is read.
+/// The rule before anything but its matches is read.
 fn matched<'a>(input: &RuleInput<'a>, unread: &Unread<'_>, is_judged: bool) -> RouteRule<'a> {
     let drops_rule = |problem| Refused {
         problem,
@@ -265,7 +263,6 @@ impl RouteState<'_> {
         !self.rules.is_empty() && self.rules.iter().all(RouteRule::is_refused)
     }
 
-    /// Counts the route at its listeners.
     fn count(&self, gateways: &mut BTreeMap<&ObjectName, GatewayState<'_>>) {
         for attachment in &self.attachments {
             let gateway = gateways.get_mut(&attachment.gateway);
@@ -283,8 +280,7 @@ impl RouteState<'_> {
             .collect()
     }
 
-    /// The facts of each rule that sessions depend on. A route that is attached nowhere has no sessions, so its names
-    /// do not collide with others.
+    /// A route that is attached nowhere has no sessions, so its names do not collide with others.
     pub(super) fn facts(&self) -> Vec<RuleFacts<'_>> {
         if self.attachments.is_empty() {
             return Vec::new();

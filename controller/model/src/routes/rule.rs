@@ -1,4 +1,4 @@
-//! The rules of routes, before and after reading, for both kinds of routes.
+//! The rules of both kinds of routes, before and after reading.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,40 +13,33 @@ use crate::reports::UNSUPPORTED_VALUE;
 use crate::sessions::{Sessionless, Twins};
 use limpet_api::{BackendRef, DecodeError, Kind, Meta, ObjectName, ParentRef, RouteFilter, SessionPersistence};
 
-/// A rule that was read.
 #[derive(Debug)]
 pub(crate) struct RouteRule<'a> {
-    /// Its path in the route, like `spec.rules[2]`.
+    /// Its path, like `spec.rules[2]`.
     pub(crate) field: String,
     pub(crate) name: RuleName,
     /// Its name in the route.
     pub(crate) own_name: Option<&'a str>,
     /// Empty if the rule was dropped; `refused` says why.
     pub(crate) matches: Vec<Match>,
-    /// What is answered with status 500 if no rule takes it, because the matches cannot be read. It contains what they
-    /// match, and more.
+    /// Answered with status 500 if no rule takes it, because the matches cannot be read: what they match, and more.
     pub(crate) otherwise: Vec<Match>,
     pub(crate) action: RuleAction,
     pub(crate) request_headers: HeaderChanges,
     pub(crate) response_headers: HeaderChanges,
     pub(crate) inline: Option<&'a SessionPersistence>,
     pub(crate) cors: Option<Cors>,
-    /// The valid backends.
     pub(crate) backends: Vec<Backend>,
     /// Two backends that sessions could not tell apart.
     pub(crate) twins: Option<Twins>,
     /// The valid backends of its mirrors.
     pub(crate) mirrors: Vec<Backend>,
-    /// The invalid references.
     pub(crate) unresolved: Vec<BadReference>,
-    /// XBackends that exist but cannot be used, and why.
     pub(crate) refused_backends: BTreeMap<ObjectName, String>,
-    /// Fields that cannot be followed, and the effect on the rule.
     pub(crate) refused: Vec<Refused>,
 }
 
 impl RouteRule<'_> {
-    /// Whether any requests are forwarded or redirected.
     pub(crate) fn leads_somewhere(&self) -> bool {
         let takes =
             |destination: &Destination| destination.weight > 0 && matches!(destination.target, Target::Cluster(_));
@@ -64,8 +57,7 @@ impl RouteRule<'_> {
         !self.refused.is_empty() || (!self.leads_somewhere() && self.unresolved.iter().any(is_unsupported))
     }
 
-    /// Why none of its requests can have a session, whatever other objects there are. Another control plane may follow
-    /// what Limpet cannot (`is_judged`).
+    /// Why none of its requests can have a session. Another control plane may follow what Limpet cannot (`is_judged`).
     pub(crate) fn sessionless(&self, is_judged: bool) -> Option<Sessionless> {
         if is_judged && self.is_refused() {
             Some(Sessionless::Refused)
@@ -86,7 +78,6 @@ impl RouteRule<'_> {
     }
 }
 
-/// What a rule does.
 #[derive(Debug, Serialize)]
 #[expect(clippy::large_enum_variant, reason = "nearly all rules forward")]
 pub(crate) enum RuleAction {
@@ -99,24 +90,21 @@ pub(crate) enum RuleAction {
     },
 }
 
-/// An invalid reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BadReference {
-    /// A reason of `ResolvedRefs`, or `UNSUPPORTED_VALUE`.
+    /// One of `ResolvedRefs`, or `UNSUPPORTED_VALUE`.
     pub(crate) reason: &'static str,
     pub(crate) field: String,
     pub(crate) message: String,
 }
 
-/// A field that cannot be followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) problem: Problem,
-    /// Whether the rule is dropped. Otherwise its requests are answered with status 500.
+    /// Whether the rule is dropped. If not, its requests are answered with status 500.
     pub(crate) drops_rule: bool,
 }
 
-/// A rule of either kind of route, before it is read.
 pub(super) struct RuleInput<'a> {
     pub(super) field: String,
     pub(super) name: Option<&'a str>,
@@ -131,7 +119,7 @@ pub(super) struct RuleInput<'a> {
 }
 
 impl RuleInput<'_> {
-    /// What this rule asks for, and a graph for other control planes does not contain.
+    /// Fields of this rule that a graph for other control planes does not contain.
     pub(super) fn left_to_others(&self) -> Vec<String> {
         let filters = self.filters.iter().enumerate().filter_map(|(index, filter)| {
             let name = match filter.kind.as_str() {
@@ -146,7 +134,6 @@ impl RuleInput<'_> {
     }
 }
 
-/// A route of either kind, before it is read.
 pub(super) struct RouteInput<'a> {
     pub(super) kind: Kind,
     pub(super) meta: &'a Meta,
@@ -159,8 +146,8 @@ pub(super) struct RouteInput<'a> {
     pub(super) is_judged: bool,
 }
 
-/// Takes out everything that Envoy may have refused. The matches stay as long as Envoy takes them: requests that they
-/// take must not go to other rules.
+/// Takes out everything that Envoy may have refused, but the matches if Envoy takes them: their requests must not go to
+/// other rules.
 pub(super) fn quarantine(rule: &mut RouteRule<'_>, serves: InPlace) {
     let problem = Problem {
         field: rule.field.clone(),
@@ -169,7 +156,7 @@ pub(super) fn quarantine(rule: &mut RouteRule<'_>, serves: InPlace) {
     refuse(rule, &problem, serves == InPlace::Nothing);
 }
 
-/// Takes out what the rule does, and its matches if `drops_rule`.
+/// Takes out the rule's action, and its matches if `drops_rule`.
 pub(super) fn refuse(rule: &mut RouteRule<'_>, problem: &Problem, drops_rule: bool) {
     rule.action = RuleAction::Respond {
         status: 500,
@@ -191,7 +178,6 @@ pub(super) fn refuse(rule: &mut RouteRule<'_>, problem: &Problem, drops_rule: bo
     });
 }
 
-/// Of a field that Limpet does not know.
 pub(super) fn not_supported(field: &str) -> Problem {
     let name = field.rsplit('.').next().unwrap_or(field);
     Problem {

@@ -1,5 +1,4 @@
-//! The names of rules, which are the scopes of their sessions. They do not depend on the index of a rule, so they stay
-//! when rules are inserted or moved.
+//! The names of rules, which are the scopes of their sessions. They stay when rules are inserted or moved.
 
 use super::rule::RouteRule;
 use crate::graph::{Match, PathMatch, RuleName, ValueMatch};
@@ -7,9 +6,8 @@ use crate::rule_names::{Rule, RuleNames, Unnamed, assign};
 use crate::short_hash::short_hash;
 use limpet_api::{Kind, Meta, ObjectRef};
 
-/// Names the rules of a route `<kind>/<namespace>/<route>/<name>`. A rule without a name keeps the one that it is
-/// remembered by; a new one is called by a hash of its matches, which does not depend on their order. Returns what to
-/// remember of the route.
+/// Names rules `<kind>/<namespace>/<route>/<name>`. A rule without a name keeps its remembered one; a new one is called
+/// by a hash of its matches, in any order. Returns what to remember of the route.
 pub(super) fn name_rules(kind: Kind, meta: &Meta, rules: &mut [RouteRule<'_>], former: &RuleNames) -> Vec<Unnamed> {
     let name = meta.object_name();
     let route = ObjectRef { kind, name }.key();
@@ -38,7 +36,7 @@ fn hash(matches: &[Match]) -> String {
     short_hash(&text.0)
 }
 
-/// Matches as bytes, in a stable format: `Debug`'s may change with the compiler. Each text is preceded by its length.
+/// A stable format: `Debug`'s may change with the compiler. Each text is preceded by its length.
 #[derive(Default)]
 struct Canonical(Vec<u8>);
 

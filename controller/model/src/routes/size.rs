@@ -1,5 +1,4 @@
-//! How large what is made of one route may be: it says a header or a path once, and Envoy gets it for each match, host
-//! and listener.
+//! A limit of what is made of one route: Envoy gets its headers and paths for each match, host and listener.
 
 use std::io;
 
@@ -9,10 +8,9 @@ use super::Attachment;
 use super::rule::{RouteRule, RuleAction};
 use crate::problem::Problem;
 
-/// In JSON, which is about as large as what Envoy gets. 128 matches of 2 KiB each, for 16 hosts.
+/// JSON is about as large as Envoy's routes: 128 matches of 2 KiB each, for 16 hosts.
 const MOST_BYTES: usize = 4 << 20;
 
-/// What is wrong with rules of which too much is made.
 pub(super) fn problem(rules: &[RouteRule<'_>], attachments: &[Attachment]) -> Option<Problem> {
     let copies: usize = attachments.iter().map(|attachment| attachment.hostnames.len()).sum();
     let bytes = rules.iter().map(of_rule).fold(0, usize::saturating_add);
@@ -49,7 +47,6 @@ fn of_rule(rule: &RouteRule<'_>) -> usize {
 
 fn bytes(value: impl Serialize) -> usize {
     let mut counted = Counter(0);
-    // It takes everything.
     let _ = serde_json::to_writer(&mut counted, &value);
     counted.0
 }

@@ -2,7 +2,6 @@
 
 use crate::problem::Problem;
 
-/// A header's name, in lower case.
 pub(super) fn header_name(field: &str, name: &str) -> Result<String, Problem> {
     check(field, "a header's name", name)?;
     Ok(name.to_ascii_lowercase())
@@ -14,8 +13,7 @@ pub(super) fn method(field: &str, name: &str) -> Result<String, Problem> {
     Ok(name.to_owned())
 }
 
-/// A gRPC service with its package (Gateway API, `GRPCMethodMatch.service`). An API server checks it; files are not
-/// checked before.
+/// A gRPC service with its package (Gateway API, `GRPCMethodMatch.service`), which no API server checks in files.
 pub(super) fn grpc_service<'n>(field: &str, name: &'n str) -> Result<&'n str, Problem> {
     let names = name.strip_prefix('.').unwrap_or(name);
     if names.split('.').all(is_identifier) {
@@ -27,7 +25,6 @@ pub(super) fn grpc_service<'n>(field: &str, name: &'n str) -> Result<&'n str, Pr
     })
 }
 
-/// A gRPC method.
 pub(super) fn grpc_method<'n>(field: &str, name: &'n str) -> Result<&'n str, Problem> {
     if is_identifier(name) {
         return Ok(name);

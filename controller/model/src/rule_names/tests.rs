@@ -14,7 +14,7 @@ fn rules(text: &str) -> Vec<Rule<'_>> {
     text.split_whitespace().map(rule).collect()
 }
 
-/// The names after each of these changes, as the matches that they are hashes of.
+/// After each change, as the matches that they are hashes of.
 fn names(changes: &[&str]) -> Vec<String> {
     let mut memory = Vec::new();
     let mut names = Vec::new();
@@ -37,10 +37,8 @@ fn a_rule_that_changes_its_matches_keeps_its_name() {
         (&[":a :b :c", ":x :b :c"], &["a", "b", "c"]),
         (&[":a :b :c", ":a :b :x"], &["a", "b", "c"]),
         (&[":a cart:b :c", ":a cart:x :y"], &["a", "cart", "c"]),
-        // Twice, and back again.
         (&[":a :b", ":x :b", ":y :b"], &["a", "b"]),
         (&[":a :b", ":x :b", ":a :b"], &["a", "b"]),
-        // Several at once.
         (&[":a :b :c", ":x :b :y"], &["a", "b", "c"]),
         (&[":a :b :c", ":x :y :c"], &["a", "b", "c"]),
     ] {
@@ -55,10 +53,8 @@ fn moved_and_new_rules_do_not_change_names() {
         (&[":a :b", ":a :n :b"], &["a", "n", "b"]),
         (&[":a :b :c", ":a :c"], &["a", "c"]),
         (&[":a :b", ":x :b", ":b :x"], &["b", "a"]),
-        // A rule that came and one that went are not one that changed, unless they have the same neighbours.
         (&[":a :b", ":b :n"], &["b", "n"]),
         (&[":a :b", ":n :m :b"], &["n", "m", "b"]),
-        // A rule that got a name took its sessions nowhere.
         (&[":a :b", "cart:a :n :b"], &["cart", "n", "b"]),
         (&[":a :b", ":x :b", "cart:x :b"], &["cart", "b"]),
         (&[":a :a", ":a :n"], &["a", "n"]),
@@ -68,7 +64,6 @@ fn moved_and_new_rules_do_not_change_names() {
     }
 }
 
-/// Rules must not share sessions.
 #[test]
 fn a_name_in_use_is_not_given_to_another_rule() {
     let kept = names(&[":a :b", ":x :b", ":x :b :a"]);
@@ -81,7 +76,6 @@ fn a_name_in_use_is_not_given_to_another_rule() {
 }
 
 proptest! {
-    /// Replicas that saw other states on the way, and one that starts again, have the same names.
     #[test]
     fn the_memory_leads_to_the_same_names(states in prop::collection::vec("((|[mn]):[a-f] ){0,6}", 1..5)) {
         let mut memory = Vec::new();

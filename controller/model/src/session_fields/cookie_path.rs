@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a cookie's path is.
+/// The path of a cookie.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum CookiePath {
@@ -11,7 +11,7 @@ pub enum CookiePath {
     Root,
     /// Derived from the matches of a rule with `sessionPersistence`, as older releases of the GEP require.
     Route,
-    /// This one.
+    /// This path.
     At(String),
 }
 

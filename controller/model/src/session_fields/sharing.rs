@@ -11,12 +11,12 @@ const MAX_NAME: usize = 63;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SessionScope {
-    /// None: each rule has sessions of its own.
+    /// None: each rule has its own sessions.
     #[default]
     Rule,
     /// Rules of a namespace that lead to one port of a Service.
     Service,
-    /// Rules of a namespace that say this name.
+    /// Rules of a namespace with this name.
     Name(ScopeName),
 }
 
@@ -26,7 +26,6 @@ struct Named {
     name: ScopeName,
 }
 
-/// Reads an annotation.
 pub(crate) fn scope(text: &str) -> Result<SessionScope, Wrong> {
     match text {
         "rule" => Ok(SessionScope::Rule),
@@ -66,7 +65,6 @@ impl TryFrom<String> for ScopeName {
 pub enum SessionSplit {
     /// It stays at its backend, whatever the weights are: GEP-1619 up to release 1.6.
     Keep,
-    /// The weights choose the backend of every request, and the client has a session at each: GEP-1619 from release 1.7
-    /// on.
+    /// The weights choose the backend of every request, with a session at each: GEP-1619 from release 1.7 on.
     Choose,
 }

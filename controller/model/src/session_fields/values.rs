@@ -6,12 +6,10 @@ use serde_json::Value;
 
 use limpet_core::config::Problem;
 
-/// The word of [`OrNone`].
 const NONE: &str = "none";
-/// So long may a text of YAML be. All of them are read for each build.
+/// The most bytes of a YAML text: each build reads all of them.
 const MAX_YAML: usize = 4096;
 
-/// The values of an annotation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Values {
     /// One of these words.
@@ -19,20 +17,18 @@ pub(crate) enum Values {
     /// Values that the text describes, with at least two valid examples for the tests.
     #[cfg_attr(not(test), expect(dead_code, reason = "nothing but tests needs examples"))]
     Like(&'static str, &'static [&'static str]),
-    /// What stands for nothing, or a field of the filter's policy in YAML. The first example is for messages.
+    /// A text for nothing, or YAML of a field of the filter's policy. The first example is for messages.
     Yaml(&'static str, &'static [&'static str]),
 }
 
 pub(super) const FLAG: Values = Values::Words(&["true", "false"]);
 pub(super) const DURATION: Values = Values::Like("a duration like 30m, 1h30m or 500ms", &["1h30m", "2s"]);
 
-/// YAML, or nothing.
 pub(super) const fn or_none(examples: &'static [&'static str]) -> Values {
     Values::Yaml(NONE, examples)
 }
 
 impl Values {
-    /// For messages.
     pub(crate) fn expected(self) -> String {
         match self {
             Self::Like(text, _) => text.to_owned(),
@@ -46,7 +42,6 @@ impl Values {
         }
     }
 
-    /// Whether a text may be a value at all.
     pub(super) fn may_be(self, text: &str) -> bool {
         match self {
             Self::Words(words) => words.contains(&text),
@@ -86,7 +81,7 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for OrNone<T> {
     }
 }
 
-/// What is wrong with a text, beyond that it is not what was expected.
+/// A problem of a text, beyond that it is not what was expected.
 pub(super) type Wrong = Option<String>;
 
 /// Reads a word or flag as the filter's configuration does.
@@ -146,7 +141,6 @@ fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
     })
 }
 
-/// The same, or nothing.
 pub(super) fn yaml_or_none<T: DeserializeOwned>(text: &str) -> Result<OrNone<T>, Wrong> {
     if text == NONE {
         return Ok(OrNone(None));

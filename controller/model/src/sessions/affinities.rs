@@ -1,5 +1,5 @@
-//! The Services with affinity that rules lead to. Such a session belongs to the Service: the split chooses the
-//! destination of every request, as it does for XBackends.
+//! Services with affinity that rules lead to. The session belongs to the Service: the split chooses the destination of
+//! every request.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,12 +8,12 @@ use super::facts::{RuleFacts, services};
 use crate::{Objects, Settings, affinity};
 use limpet_api::ObjectName;
 
-/// How long the affinity of each Service lasts.
+/// How long each Service's affinity lasts.
 #[derive(Debug, Default)]
 pub(super) struct Affinities(BTreeMap<ObjectName, Duration>);
 
 impl Affinities {
-    /// Of the Services of these rules. Another control plane serves Services in its own ways.
+    /// Reads the Services of these rules. Another control plane serves them in its own ways.
     pub(super) fn read(objects: &Objects, settings: &Settings, rules: &[RuleFacts<'_>]) -> Self {
         if !settings.judges() {
             return Self::default();
@@ -23,7 +23,6 @@ impl Affinities {
         Self(names.into_iter().filter_map(affine).collect())
     }
 
-    /// Whether the rule leads to such a Service.
     pub(super) fn any(&self, rule: &RuleFacts<'_>) -> bool {
         services(rule).any(|name| self.0.contains_key(name))
     }

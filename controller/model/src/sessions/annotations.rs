@@ -6,15 +6,15 @@ use super::fault::Fault;
 use crate::remembered_sessions::session_annotations;
 use crate::session_fields::{Of, SessionField, SessionFields, quoted};
 
-/// Reads the annotations with our prefix and ignores all others.
+/// Ignores annotations without our prefix.
 ///
 /// # Errors
-/// If an annotation is unknown or has an invalid value. The faults name each of them.
+/// Each annotation that is unknown or has an invalid value.
 pub(super) fn read(annotations: &BTreeMap<String, String>) -> Result<SessionFields, Vec<Fault>> {
     read_except(annotations, |_| false)
 }
 
-/// The same for an object whose sessions are of no rule. `message`: what to write in place of a field of rules.
+/// Reads for an object whose sessions are of no rule. `message`: what to write instead of a field of rules.
 pub(super) fn read_without_rules(
     annotations: &BTreeMap<String, String>,
     message: &str,
@@ -27,7 +27,7 @@ pub(super) fn read_without_rules(
     if faults.is_empty() { Ok(fields) } else { Err(faults) }
 }
 
-/// The same, without those that others read.
+/// As [`read`], without those that others read.
 pub(super) fn read_except(
     annotations: &BTreeMap<String, String>,
     is_read: impl Fn(&str) -> bool,
@@ -48,7 +48,7 @@ pub(super) fn read_except(
     if faults.is_empty() { Ok(fields) } else { Err(faults) }
 }
 
-/// The field of `sessionDefaults`: `sameSite` for `same-site`.
+/// The name in `sessionDefaults`: `sameSite` for `same-site`.
 pub(super) fn camel_case(annotation: &str) -> String {
     let mut words = annotation.split('-');
     let first = words.next().unwrap_or_default().to_owned();
@@ -99,7 +99,7 @@ mod tests {
         assert!(SessionField::ALL.iter().all(is_set), "{read:?}");
     }
 
-    /// `mode` has code of its own. `scope` and `split` say how a policy is used.
+    /// `mode` has its own code. `scope` and `split` say how a policy is used.
     #[test]
     fn a_field_sets_what_it_names_and_nothing_else() {
         let plain: PolicyConfig = serde_json::from_value(serde_json::json!({

@@ -16,10 +16,10 @@ use crate::unread::no_effect;
 use crate::{Objects, Settings};
 use limpet_api::{Kind, ObjectName, ObjectRef};
 
-/// The maximum number of ancestors in the CRD of `XBackend`.
+/// The most ancestors, by the CRD of `XBackend`.
 const MAX_ANCESTORS: usize = 32;
 
-/// The reports on all `XBackend`s that rules lead to.
+/// Reports on all `XBackend`s that rules lead to.
 pub(super) fn reports(
     objects: &Objects,
     backends: &Backends,
@@ -49,7 +49,7 @@ pub(super) fn reports(
     leading.into_iter().filter_map(report).collect()
 }
 
-/// Invalid XBackends without a report. An XBackend that no rule leads to is otherwise nobody's business.
+/// Only invalid XBackends: the others matter only to rules that lead to them.
 pub(super) fn without_ancestors(
     objects: &Objects,
     settings: &Settings,
@@ -68,7 +68,6 @@ pub(super) fn without_ancestors(
     told.collect()
 }
 
-/// What is wrong with an XBackend whose former sessions stay in effect.
 fn stand_in(objects: &Objects, name: &ObjectName) -> Option<Condition> {
     let object = ObjectRef {
         kind: Kind::XBackend,
@@ -149,7 +148,6 @@ fn conditions<'p>(
     vec![Condition::holds("Accepted", "Accepted", no_effect(&message, unread))]
 }
 
-/// Why the rule does not have the sessions of the backend as it asks for them.
 fn why_without(backends: &Backends, name: &ObjectName, rule: &RuleChoice<'_>) -> Option<String> {
     let why = match rule.source {
         Source::Inline => "sessionPersistence of the rule takes precedence over the backend's on",
@@ -173,7 +171,6 @@ fn why_without(backends: &Backends, name: &ObjectName, rule: &RuleChoice<'_>) ->
     Some(why.to_owned())
 }
 
-/// Whether the rule has no sessions, because another of its backends has sessions of the same name.
 fn has_one_name(backends: &Backends, name: &ObjectName, rule: &RuleChoice<'_>) -> bool {
     let is_it = || {
         let two = backends.with_one_name(rule.facts);

@@ -1,4 +1,4 @@
-//! `XBackend`s with sessions of their own: the split chooses the backend of every request.
+//! `XBackend`s with their own sessions: the split chooses the backend of every request.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,6 @@ use crate::{Objects, Settings};
 use limpet_api::{Kind, ObjectName, ObjectRef};
 use limpet_core::config::schema::PolicyConfig;
 
-/// Where to write what is about rules.
 const OF_RULES: &str = "expected on the route, or in the controller's sessionDefaults: it is about rules";
 
 /// The `XBackend`s that rules lead to, and which of them ask for sessions, valid or not.
@@ -25,12 +24,11 @@ pub(super) struct Backends(
     BTreeSet<ObjectName>,
 );
 
-/// The sessions of an `XBackend`.
 #[derive(Debug)]
 pub(super) struct Own {
     pub(super) persistence: Persistence,
     pub(super) draft: Draft,
-    /// Its annotations that have no effect.
+    /// Annotations that have no effect.
     pub(super) overruled: Vec<String>,
 }
 
@@ -47,12 +45,11 @@ impl Backends {
     }
 
     /// Whether the backend asks for sessions, valid or not. A mistake in it does not make the rule's sessions count
-    /// instead. Annotations of one that asks for none, right or wrong, mean nothing.
+    /// instead.
     pub(super) fn asks(&self, name: &ObjectName) -> bool {
         self.1.contains(name)
     }
 
-    /// Whether the rule leads to a backend that asks for sessions.
     pub(super) fn any_asks(&self, rule: &RuleFacts<'_>) -> bool {
         x_backends(rule).any(|name| self.asks(name))
     }
@@ -65,12 +62,10 @@ impl Backends {
         self.own(name).map(|own| &own.draft)
     }
 
-    /// The backends with sessions that the rule leads to.
     pub(super) fn with_sessions<'r>(&self, rule: &'r RuleFacts<'_>) -> BTreeSet<&'r ObjectName> {
         x_backends(rule).filter(|name| self.draft(name).is_some()).collect()
     }
 
-    /// The first backend with sessions that the rule leads to.
     pub(super) fn first_with_sessions<'r>(&self, rule: &'r RuleFacts<'_>) -> Option<&'r ObjectName> {
         x_backends(rule).find(|name| self.draft(name).is_some())
     }
@@ -90,7 +85,6 @@ impl Backends {
     }
 }
 
-/// The scope of a backend's sessions.
 pub(super) fn scope(name: &ObjectName) -> String {
     format!("xbackend/{}/{}", name.namespace, name.name)
 }

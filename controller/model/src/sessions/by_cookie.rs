@@ -1,4 +1,4 @@
-//! Sessions of objects that know nothing of `sessionPersistence`: a cookie, and what annotations say of it.
+//! Sessions of objects without `sessionPersistence`: a cookie, and annotations.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,44 +13,34 @@ use crate::session_fields::{Holder, SessionFields};
 use limpet_core::carrier::cookie_domain;
 use limpet_core::config::schema::CookieConfig;
 
-/// What the annotations of an object say of its sessions.
-///
 /// # Errors
-/// If one of them cannot be followed, with its path.
+/// If an annotation cannot be followed, with its path.
 pub(crate) fn annotated(annotations: &BTreeMap<String, String>) -> Result<SessionFields, String> {
     let message = "remove it: the sessions of these routes keep their Service, and each has its own";
     let read = annotations::read_without_rules(annotations, message);
     read.map_err(|faults| told(faults, "", ""))
 }
 
-/// A rule of an object that knows nothing of `sessionPersistence`.
 pub(crate) trait ForeignRule: fmt::Debug {
-    /// The sessions that it asks for.
     fn asks(&self) -> Option<&CookieSessions>;
-    /// The objects that may give it sessions, in the order of precedence.
+    /// Objects that may give it sessions, in the order of precedence.
     fn contenders(&self) -> Vec<Contender>;
-    /// The object and field that the cookie's name came from.
+    /// The origin of the cookie's name.
     fn name_from(&self) -> FieldOrigin;
-    /// What a field came from that no annotation of the object says, by the annotation's name; `None`: the controller's
-    /// configuration.
+    /// The origin of a field without an annotation of this name; `None`: the controller's configuration.
     fn from(&self, annotation: &str) -> Option<FieldOrigin>;
 }
 
-/// What sessions of an object are made of.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ByCookie<'a> {
-    /// The cookie's name.
     pub(crate) name: &'a str,
-    /// What its annotations say.
     pub(crate) overrides: &'a SessionFields,
-    /// What counts where they say nothing.
+    /// Used where annotations say nothing.
     pub(crate) defaults: &'a SessionFields,
-    /// The path of the cookie where they ask for the route's.
     pub(crate) path: &'a str,
     pub(crate) limits: SessionLimits,
 }
 
-/// The sessions, before it is known who else has a cookie of this name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CookieSessions(pub(super) Draft);
 
@@ -76,7 +66,7 @@ impl ByCookie<'_> {
             path: is_of_route.then_some(self.path),
             limits: self.limits,
         };
-        // A query has a name of its own.
+        // A query has its own name.
         let unnamed = persistence(None);
         let parts = if parts.holder() == Holder::Query {
             Parts {
@@ -94,7 +84,6 @@ impl ByCookie<'_> {
 }
 
 impl CookieSessions {
-    /// The `Domain` of the cookie, if browsers refuse it from this host.
     pub(crate) fn foreign_domain(&self, host: &str) -> Option<&str> {
         let domain = self.0.config.domain()?;
         (!cookie_domain::may_come_from(domain, host)).then_some(domain)
@@ -105,7 +94,6 @@ impl CookieSessions {
         self.0.named_cookie()
     }
 
-    /// Whether the client's address holds the session.
     pub(crate) fn is_by_address(&self) -> bool {
         self.0.config.source.is_some()
     }

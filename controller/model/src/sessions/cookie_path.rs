@@ -1,19 +1,17 @@
-//! The path of a cookie by the older rule of GEP-1619 (Cookie Attributes, Path): derived from the matches of the rule.
+//! The path of a cookie, from the matches of the rule, by the older rule of GEP-1619 (Cookie Attributes, Path).
 
 use std::collections::BTreeMap;
 
 use crate::graph::PathMatch;
 
-/// The paths of a rule's cookie.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CookiePaths {
     /// A path that contains all matches.
     pub(super) all: String,
-    /// The path of each match, if they differ.
     pub(super) each: BTreeMap<PathMatch, String>,
 }
 
-/// Derives the cookie's paths from the matches' paths. A rule without matches matches all paths.
+/// A rule without matches matches all paths.
 pub(super) fn derive(paths: &[PathMatch]) -> CookiePaths {
     let each: BTreeMap<PathMatch, String> = paths.iter().map(|path| (path.clone(), of_match(path))).collect();
     let mut all: Option<&str> = None;
@@ -50,8 +48,7 @@ fn common<'a>(one: &'a str, two: &str) -> &'a str {
     one.get(..longest.unwrap_or(0)).unwrap_or_default()
 }
 
-/// The whole segments that all paths begin with that the expression matches. Empty if the expression has alternatives
-/// at its top level.
+/// The whole segments that begin all paths of the expression, if it has no alternatives at its top level.
 pub(crate) fn literal_prefix(expression: &str) -> &str {
     let expression = expression.strip_prefix('^').unwrap_or(expression);
     if has_alternatives(expression) {
@@ -63,7 +60,7 @@ pub(crate) fn literal_prefix(expression: &str) -> &str {
     if expression.get(end..) == Some("$") {
         return expression.trim_end_matches('$');
     }
-    // The last character may be repeated by an operator, and the segment may go on. So only whole segments count.
+    // An operator may repeat the last character, and the segment may continue. So only whole segments count.
     let literal = expression.get(..end).unwrap_or_default();
     let whole = literal.rfind('/').unwrap_or(0);
     let is_repeated = literal.ends_with('/')
@@ -72,7 +69,7 @@ pub(crate) fn literal_prefix(expression: &str) -> &str {
             .is_some_and(|rest| rest.starts_with(['*', '?', '{']));
     let literal = literal.get(..whole).unwrap_or_default();
     if is_repeated {
-        // The slash itself is optional, so the segment before it may go on.
+        // The slash itself is optional, so the segment before it may continue.
         let whole = literal.rfind('/').unwrap_or(0);
         return literal.get(..whole).unwrap_or_default();
     }
@@ -156,7 +153,6 @@ mod tests {
             let each = paths.map(|path| (prefix(path), if path.is_empty() { "/" } else { path }.to_owned()));
             assert_eq!(derived.each, BTreeMap::from(each), "{paths:?}");
         }
-        // The same path twice, by a method, say, is one.
         assert!(derive(&[prefix("/a"), prefix("/a")]).each.is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! Hosts for which browsers get more cookies than they may keep, and more than anybody wants in each request.
+//! Hosts with more cookies than browsers may keep.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -10,8 +10,7 @@ use crate::graph::Hostname;
 use limpet_api::{ObjectName, Text};
 use limpet_core::config::schema::{CookieConfig, CookieModeConfig};
 
-/// So many cookies of a host are no problem. RFC 6265, section 6.1, asks browsers for 50, of which the application
-/// has some; RFC 2109 asked for 20.
+/// RFC 6265, section 6.1, asks browsers for 50 cookies of a host, the application's included; RFC 2109 asked for 20.
 pub(super) const MANY: usize = 20;
 
 /// A scope, and a cluster where each has its own.
@@ -19,12 +18,11 @@ type Apart<'a> = (&'a str, Option<&'a Text>);
 /// Name, path, and what tells apart those that have these in common.
 type Cookie<'a> = (&'a str, &'a str, Option<Apart<'a>>);
 
-/// The hosts of Gateways with many cookies, and how many each has.
 #[derive(Debug, Default)]
 pub(super) struct Crowds<'a>(HashMap<&'a Place, usize>);
 
 impl<'a> Crowds<'a> {
-    /// `per_scope`: whether each scope has a cookie of its own, for each of the rules; `most`: how many are not told.
+    /// `per_scope`: for each rule, whether each scope has its own cookie; `most`: how many are not reported.
     pub(super) fn find(
         chosen: &'a [RuleChoice<'a>],
         per_scope: &[bool],
@@ -61,7 +59,6 @@ impl<'a> Crowds<'a> {
         Self(many.filter(|(_, count)| *count > most).collect())
     }
 
-    /// What to say of a rule that has one of the hosts.
     pub(super) fn note(&self, rule: &RuleChoice<'_>) -> Option<String> {
         let has_sessions = rule.draft.is_some() || matches!(rule.source, Source::Destinations);
         if self.0.is_empty() || !has_sessions {
@@ -83,7 +80,6 @@ impl<'a> Crowds<'a> {
     }
 }
 
-/// The cookie, if the filter writes one of its own.
 fn own_cookie(cookie: Option<&CookieConfig>) -> Option<&CookieConfig> {
     cookie.filter(|cookie| cookie.mode == CookieModeConfig::Insert)
 }

@@ -9,11 +9,10 @@ use crate::session_fields::{OrNone, SessionFields};
 use limpet_api::SessionPersistence;
 use limpet_core::config::schema::CookieModeConfig;
 
-/// Checks that policies can be made with these defaults, within these limits. Otherwise every object would
-/// report a mistake that is not its own.
+/// Checks that policies can be made with these defaults and limits. If not, every object would report the mistake.
 ///
 /// # Errors
-/// If the filter would refuse a policy with these defaults. The text names the fields and what was expected.
+/// The fields for which the filter would refuse a policy, and what was expected.
 pub fn check(defaults: &SessionFields, limits: SessionLimits) -> Result<(), String> {
     let is_own = defaults.mode.unwrap_or_default() == CookieModeConfig::Insert;
     if defaults.in_place_of_cookie().is_some() && !is_own {

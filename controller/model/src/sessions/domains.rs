@@ -7,11 +7,11 @@ use super::rules::{Outcome, RuleChoice, Source};
 use crate::problem::Problem;
 use limpet_core::carrier::cookie_domain;
 
-/// What is expected of the domain, wherever it comes from.
+/// Wherever the domain comes from.
 pub(super) const EXPECTED: &str = "session.limpet.dev/domain, or domain of the controller's sessionDefaults: expected \
     a domain of a hostname that the rule is served for";
 
-/// The maximum number of hosts that a message lists.
+/// Hosts in a message.
 const MAX_LISTED: usize = 4;
 
 /// The domain of the cookie, if no host of the rule is in it. A rule without hosts is not served yet.

@@ -1,4 +1,4 @@
-//! Why a rule has the sessions that it has. Nothing is decided here: it tells what the other modules decided.
+//! Why a rule has its sessions, as other modules decided.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -28,7 +28,6 @@ use limpet_api::{Kind, ObjectName, ObjectRef, Text};
 use limpet_core::config::schema::PolicyConfig;
 use limpet_core::time::GatewayDuration;
 
-/// Why a rule has its sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Explained {
     pub(crate) contenders: Vec<Contender>,
@@ -36,34 +35,27 @@ pub(crate) struct Explained {
     pub(crate) notes: Vec<String>,
     pub(crate) session: Option<SessionExplanation>,
     pub(crate) by_path: Vec<PathExplanation>,
-    /// What the fields of its destinations' own sessions came from.
     pub(crate) of_backends: BTreeMap<RuleBackend, Vec<FieldExplanation>>,
 }
 
-/// What the choice was made from, and what came of it.
 pub(super) struct Explainer<'a> {
     pub(super) chooser: &'a Chooser<'a>,
-    /// The XBackends that rules have the sessions of.
+    /// XBackends whose sessions rules have.
     pub(super) used: &'a BTreeMap<&'a ObjectName, UsedBackend<'a>>,
-    /// By name.
     pub(super) policies: &'a BTreeMap<Text, PolicyConfig>,
     pub(super) stand_ins: &'a BTreeMap<ObjectRef, StandIn>,
 }
 
-/// The object that asks for sessions.
 struct Asker<'a> {
     object: String,
     /// The field above `sessionPersistence`.
     parent: &'a str,
     persistence: &'a Persistence,
-    /// What was restored of it.
     restored: &'a [(&'static str, RestoredFrom)],
-    /// The object of the annotations that stand above its own.
     route: &'a ObjectRef,
 }
 
 impl Explainer<'_> {
-    /// Of the rules of the route to explain, in their order.
     pub(super) fn rules(
         &self,
         route: Option<&ObjectRef>,
@@ -113,7 +105,7 @@ impl Explainer<'_> {
         }
     }
 
-    /// In the order of precedence (`rules::Chooser`).
+    /// Contenders in the order of precedence (`rules::Chooser`).
     fn contenders(&self, rule: &RuleChoice<'_>) -> Vec<Contender> {
         let facts = rule.facts;
         if let Some(foreign) = facts.foreign {
@@ -186,7 +178,6 @@ impl Explainer<'_> {
         }
     }
 
-    /// Of the destinations that have sessions of their own.
     fn of_backends(&self, facts: &RuleFacts<'_>) -> BTreeMap<RuleBackend, Vec<FieldExplanation>> {
         let mut all = BTreeMap::new();
         for name in x_backends(facts) {
@@ -243,17 +234,14 @@ impl Explainer<'_> {
     }
 }
 
-/// Why a cookie is not `Secure` that would be.
 const OVER_HTTP_TOO: FieldOrigin = FieldOrigin::Default {
     why: "the host is served over HTTP as well, and browsers keep one cookie of a name",
 };
 
-/// Why tokens count elsewhere than in the carrier.
 const RENAMED: FieldOrigin = FieldOrigin::Default {
     why: "the sessions were there before they were renamed",
 };
 
-/// Why the rule has no sessions, although something asks for them.
 fn refused(rule: &RuleChoice<'_>) -> String {
     let why = rule.sessionless().and_then(Sessionless::words);
     format!(
@@ -292,7 +280,6 @@ fn of_affinity(rule: &RuleChoice<'_>, name: &ObjectName) -> Contender {
     }
 }
 
-/// The fields of the policy of a Service whose affinity counts.
 fn affinity_fields(service: &ObjectName, timeout: GatewayDuration) -> Vec<FieldExplanation> {
     let field = |field: &str, value: Value, of: &str| FieldExplanation {
         field: field.to_owned(),
@@ -309,8 +296,7 @@ fn affinity_fields(service: &ObjectName, timeout: GatewayDuration) -> Vec<FieldE
     ]
 }
 
-/// The fields of a policy. `name`: what the session's name came from; `origin`: what a field came from that the part
-/// says.
+/// `name`: the origin of the session's name; `origin`: of a field that the part says.
 fn fields(
     origins: &Origins,
     config: &PolicyConfig,
@@ -355,7 +341,6 @@ fn fields(
     all
 }
 
-/// The fields of the sessions of a rule whose object knows nothing of `sessionPersistence`.
 fn fields_of_foreign(
     rule: &dyn ForeignRule,
     object: &ObjectRef,
@@ -370,7 +355,6 @@ fn fields_of_foreign(
         let name = entry.annotation();
         match part {
             Part::Defaults => rule.from(&name).unwrap_or_else(|| controllers(&name)),
-            // These objects know nothing of it.
             Part::Shape => FieldOrigin::Filter,
             Part::Schemes => OVER_HTTP_TOO,
             _ => annotation(object, &name),
@@ -390,7 +374,6 @@ impl Asker<'_> {
         fields(origins, config, of_name, |entry, part| self.origin(entry, part))
     }
 
-    /// What is said of the rules, where it matters.
     fn of_rules(&self, rule: &RuleChoice<'_>, draft: &Draft) -> Vec<FieldExplanation> {
         let is_split = rule.facts.clusters.len() > 1;
         let of_rules = draft.origins.fields().filter(|(entry, _)| entry.of == Of::Rules);
@@ -462,7 +445,6 @@ fn annotation(object: &dyn Display, name: &str) -> FieldOrigin {
     }
 }
 
-/// The fields of the policy that an entry of the table sets here.
 fn fields_of(entry: &SessionField, carrier: Option<&str>, written: &Value) -> Vec<String> {
     let of_carrier = |name: &str| carrier.map(|carrier| format!("{carrier}.{name}"));
     if entry.of == Of::Rules {
@@ -483,7 +465,6 @@ fn fields_of(entry: &SessionField, carrier: Option<&str>, written: &Value) -> Ve
     fields.map(|field| (*field).to_owned()).collect()
 }
 
-/// The value of a field, where it is not written, too.
 fn value(written: &Value, field: &str) -> Value {
     let pointer = format!("/{}", field.replace('.', "/"));
     if let Some(value) = written.pointer(&pointer) {
@@ -504,7 +485,6 @@ fn value(written: &Value, field: &str) -> Value {
 mod tests {
     use super::*;
 
-    /// So that a new field is told with its value.
     #[test]
     fn what_is_not_written_has_the_filters_default() {
         for (carrier, policy) in [

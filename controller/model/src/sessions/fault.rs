@@ -2,7 +2,7 @@ use crate::problem::Problem;
 
 pub(super) use crate::remembered_sessions::PREFIX;
 
-/// A mistake in the session settings of an object, before the path of `sessionPersistence` in the object is known.
+/// A mistake in session settings, before the path of `sessionPersistence` in the object is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) place: ObjectField,
@@ -15,9 +15,9 @@ pub(super) struct Fault {
 pub(super) enum ObjectField {
     /// Below `sessionPersistence`, like `cookie.name`; itself where empty.
     Persistence(&'static str),
-    /// The annotation of this name, without the prefix.
+    /// Its name without the prefix.
     Annotation(String),
-    /// What the controller's `sessionDefaults` say in place of the annotation of this name.
+    /// The field of the controller's `sessionDefaults`, by the annotation's name.
     Default(String),
     /// The matches of the rule, from which the path of the cookie was derived.
     Matches,
@@ -74,13 +74,11 @@ impl Fault {
     }
 }
 
-/// Says that an annotation, or a part of it, has no effect.
 pub(super) fn overruled(annotation: &str, part: &str, by: &str) -> String {
     let annotation = annotation_field(annotation);
     format!("{annotation}: {part} has no effect, because {by} says otherwise")
 }
 
-/// The path of an annotation.
 pub(super) fn annotation_field(name: &str) -> String {
     format!("metadata.annotations[{PREFIX}{name}]")
 }

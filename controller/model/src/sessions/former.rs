@@ -1,57 +1,50 @@
-//! What an upgrade of the Gateway API takes from a policy.
+//! Fields that an upgrade of the Gateway API takes from a policy.
 //!
-//! Release 1.7 has no `sessionName` and no `cookieConfig` in an `XBackendTrafficPolicy`. From then on, the API server
-//! leaves them out of every policy that was written before, so the policy asks for other sessions. That they were there
-//! is known from the object's metadata. What they were is known from annotations, or else from what was remembered, or
-//! else from what kubectl applied last.
+//! Release 1.7 has no `sessionName` and no `cookieConfig` in an `XBackendTrafficPolicy`, so the API server leaves them
+//! out of older policies, which then ask for other sessions. The object's metadata shows that they were there. Their
+//! values come from annotations, else from the memory, else from what kubectl applied last.
 
 use super::fault::PREFIX;
 use crate::remembered_sessions::RememberedSession;
 use limpet_api::{CookieSettings, Meta, SessionPersistence};
 
-/// The fields of `spec.sessionPersistence` that release 1.7 of the Gateway API took away.
+/// A field of `spec.sessionPersistence` that release 1.7 of the Gateway API took away.
 pub const NAME: &str = "sessionName";
-/// Only cookies have it.
+/// As [`NAME`]; only cookies have it.
 pub const LIFETIME: &str = "cookieConfig.lifetimeType";
 
-/// The annotation that keeps the session's name. No other kind of object has it.
+/// The annotation that keeps the session's name, on no other kind of object.
 pub(super) const KEPT_NAME: &str = "session-name";
-/// The annotations that keep what the fields say, with the fields.
+/// Annotations that keep what the fields say, with the fields.
 const KEPT: [(&str, &str); 2] = [(KEPT_NAME, NAME), ("lifetime-type", LIFETIME)];
 
-/// What a policy asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Restored {
-    /// As it was before an upgrade, as far as that is known.
     pub(super) persistence: SessionPersistence,
-    /// What an upgrade took, for the status.
     pub(super) lost: Option<Lost>,
-    /// The restored fields, and what they were restored from.
+    /// The restored fields and their origins.
     pub(super) from: Vec<(&'static str, RestoredFrom)>,
     /// Whether the annotation with the name has no effect, because the object says otherwise.
     pub(super) has_other_name: bool,
 }
 
-/// What a field was restored from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RestoredFrom {
-    /// The annotation that keeps the name.
     Annotation,
     /// What was remembered, or what kubectl applied last.
     Memory,
 }
 
-/// Fields that an upgrade took.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Lost {
-    /// Those whose values are known.
+    /// Fields whose values are known.
     known: Vec<String>,
     /// The others. Sessions have restarted.
     unknown: Vec<&'static str>,
 }
 
-/// Restores the name that an annotation keeps, and what an upgrade took. What the object says itself counts first. The
-/// annotation of the lifetime is read with all others.
+/// Restores what an upgrade took. The object's own fields count first. The annotation of the lifetime is read with all
+/// others.
 pub(super) fn restored(
     persistence: &SessionPersistence,
     meta: &Meta,
@@ -70,7 +63,7 @@ pub(super) fn restored(
             (None, Some(kept)) => Some(kept.clone()),
             (None, None) if is_pruned => {
                 let remembered = remembered.and_then(|known| field_of(known, field));
-                // What kubectl applied last lacks later changes that were made in another way.
+                // What kubectl applied last lacks later changes by other ways.
                 remembered.or_else(|| meta.pruned.get(field).cloned().flatten())
             }
             (Some(_), _) | (None, None) => continue,
@@ -106,7 +99,7 @@ pub(super) fn restored(
     }
 }
 
-/// What the object says, in either shape.
+/// Reads either shape.
 fn field_of(persistence: &SessionPersistence, field: &str) -> Option<String> {
     let cookie = persistence.cookie.as_ref();
     if field == NAME {
@@ -118,7 +111,6 @@ fn field_of(persistence: &SessionPersistence, field: &str) -> Option<String> {
     cookie.and_then(|cookie| cookie.lifetime_type.clone())
 }
 
-/// Sets the field in the shape that the object has.
 fn set(persistence: &mut SessionPersistence, field: &str, value: &str) {
     let value = Some(value.to_owned());
     match (&mut persistence.cookie, field == NAME) {
@@ -139,7 +131,6 @@ impl Lost {
     }
 }
 
-/// A sentence for the status.
 impl std::fmt::Display for Lost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let fields = self

@@ -1,4 +1,4 @@
-//! Which objects say of their sessions what can be followed, and what they say.
+//! Objects whose sessions can be followed, and their settings.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,6 @@ use crate::remembered_sessions::SessionSettings;
 use crate::stand_in::{AllJudged, Judged, Wrong};
 use limpet_api::{Kind, ObjectName, ObjectRef, PolicyTarget};
 
-/// Policies, the `XBackend`s that rules lead to, and routes.
 pub(super) fn judged(
     objects: &Objects,
     policies: &[PolicyObject<'_>],
@@ -38,8 +37,7 @@ pub(super) fn judged(
     all
 }
 
-/// The policies that govern rules or would, and the `XBackend`s that rules lead to: whether browsers drop their cookies
-/// on all hosts of these rules.
+/// Policies and `XBackend`s of rules: whether browsers drop their cookies on all hosts of these rules.
 #[derive(Debug, Default)]
 struct OfNoHost<'a> {
     policies: BTreeMap<&'a PolicyObject<'a>, bool>,
@@ -75,7 +73,7 @@ impl<'a> OfNoHost<'a> {
 fn of_policy(objects: &Objects, policy: &PolicyObject<'_>, of_none: &OfNoHost<'_>) -> Judged {
     let object = policy.object;
     match &policy.content {
-        // It was written so on purpose: without sessions.
+        // Without sessions on purpose.
         Err(_) if object.malformed.is_none() && object.spec.session_persistence.is_none() => {
             Judged::Valid(Box::default())
         }
@@ -89,8 +87,8 @@ fn of_policy(objects: &Objects, policy: &PolicyObject<'_>, of_none: &OfNoHost<'_
     }
 }
 
-/// What is said of targets that cannot be found, and that the last version did not have: a name is misspelt where this
-/// version had a target that can be. `None`: the policy counts as it is. A target that was there before was deleted.
+/// Targets that cannot be found, and that the last version did not have: a name is misspelt where this version had a
+/// target that can be. A target that was there before was deleted, and the policy counts (`None`).
 fn of_new_targets(objects: &Objects, policy: &PolicyObject<'_>) -> Option<Judged> {
     let known = objects
         .memory

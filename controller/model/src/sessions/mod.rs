@@ -1,20 +1,13 @@
 //! Decides which sessions each rule and each destination has: all dialects of GEP-1619, precedence, conflicts and
 //! names.
 //!
-//! - `persistence` reads `sessionPersistence` in all its shapes, `annotations` what it has no field for. `policy` makes
-//!   a policy of the filter from both and the defaults.
-//! - `origins` has which of these says a field, and `explain` why a rule has the sessions that it has.
-//! - `objects` reads session policies, their targets and age; `backends` reads `XBackend`s.
-//! - `rules` chooses the sessions of each rule and finds names that collide. `names_in_use` finds cookies of which a
-//!   client would keep only one, by `shared_names`. This file has what depends on all rules at once.
-//! - `context` says what a build depends on beside them.
-//! - `by_cookie` makes sessions of objects that know nothing of `sessionPersistence`.
-//! - `affinities` has the Services that hold sessions by the client's address, where no object asks for others.
-//! - `service_annotations` reads what Services say of sessions in splits.
-//! - `crowds` has hosts with too many cookies.
-//! - `scopes` says which rules share their sessions.
-//! - `schemes` has cookies that are not `Secure`, because their host is served over HTTP, too.
-//! - `domains` refuses cookies that browsers drop on all hosts of a rule.
+//! - `persistence` reads `sessionPersistence`, `annotations` what it has no field for. `policy` makes a policy of the
+//!   filter from both and the defaults. `origins` and `explain` say why.
+//! - `objects` reads session policies; `backends` reads `XBackend`s; `by_cookie` objects without
+//!   `sessionPersistence`; `affinities` and `service_annotations` Services.
+//! - `rules` chooses the sessions of each rule. `names_in_use` finds cookies of which a client would keep only one, by
+//!   `shared_names`. This file has what depends on all rules at once.
+//! - `crowds`, `scopes`, `schemes` and `domains` are about cookies of several rules.
 //! - `judged` says which objects can be followed. `policy_status` and `backend_status` write the reports.
 
 mod affinities;
@@ -86,61 +79,47 @@ use policy::Draft;
 use policy_status::Statuses;
 use rules::{Chooser, Outcome, RuleChoice, Source};
 
-/// The sessions of all rules and backends, and the reports on them.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     /// For each rule, in their order.
     pub(crate) rules: Vec<RuleSession>,
-    /// The sessions of XBackends.
     pub(crate) destinations: BTreeMap<ObjectName, SessionUse>,
-    /// The policies of the Services whose affinity counts, by their names.
+    /// The policies of Services whose affinity counts.
     pub(crate) affinities: BTreeMap<ObjectName, Text>,
-    /// The policies that are used.
     pub(crate) policies: BTreeMap<Text, PolicyConfig>,
-    /// Of all session policies.
     pub(crate) session_policies: BTreeMap<SessionPolicyName, PolicyReport>,
-    /// Of all XBackends that rules lead to.
     pub(crate) backends: BTreeMap<ObjectName, PolicyReport>,
-    /// What is wrong with the others, and with policies that no rule leads to.
+    /// Findings on other XBackends, and on policies that no rule leads to.
     pub(crate) without_status: BTreeMap<ObjectRef, Condition>,
-    /// Whether what objects say of their sessions can be followed.
     pub(crate) judged: AllJudged,
-    /// Of the rules of the route to explain, in their order.
     pub(crate) explained: Vec<Explained>,
-    /// What these sessions have in common with others elsewhere.
     pub(crate) in_common: InCommon,
 }
 
-/// The cookies that sessions write, and the oldest scope elsewhere that writes them as well and is older. Not known
-/// where there are no other objects.
+/// The cookies that sessions write, and the oldest scope elsewhere that also writes them and is older. Not known where
+/// there are no other objects.
 pub(crate) type InCommon = Vec<(WrittenCookie, Option<(String, String)>)>;
 
-/// The session of one rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RuleSession {
-    /// The session, with its policy.
     pub(crate) session: Session,
     /// The sessions of single paths, if the path of the cookie is the match's
     /// ([`CookiePath::Route`](super::CookiePath)).
     pub(crate) by_path: BTreeMap<PathMatch, Session>,
-    /// What asks for the session; `None` if there is none.
     pub(crate) asked_by: Option<AskedBy>,
-    /// Why the rule has no session, for the conditions of the route. Problems of the route's annotations are listed
-    /// only on the first rule that they concern.
+    /// Why the rule has no session, for the conditions of the route. Problems of the route's annotations are only on
+    /// the first rule that they concern.
     pub(crate) problems: Vec<Problem>,
-    /// Notes for the message of a condition that holds.
     pub(crate) notes: Vec<String>,
 }
 
 impl RuleSession {
-    /// The session of the rule's match with this path.
     pub(crate) fn of_path(&self, path: &PathMatch) -> &Session {
         self.by_path.get(path).unwrap_or(&self.session)
     }
 }
 
-/// Decides on the sessions of all rules at once, since rules that share a policy affect each other. `serving`: the
-/// Gateways that serve.
+/// Decides on all rules at once, since rules that share a policy affect each other. `serving`: the Gateways that serve.
 pub(crate) fn sessions(
     objects: &Objects,
     settings: &Settings,
@@ -169,7 +148,7 @@ pub(crate) fn sessions(
     let used = used_backends(objects, &chosen, &backends);
     let mut in_common = InCommon::default();
     let names_in_use = NamesInUse::find(&chosen, &used, context, &mut in_common);
-    // It is kept for as long as the objects.
+    // Kept for as long as the objects.
     in_common.shrink_to_fit();
     let per_scope = per_scope(&chosen, &names_in_use);
     let crowds = Crowds::find(&chosen, &per_scope, &used, context.limits.most_cookies);
@@ -233,7 +212,6 @@ fn asked_by(rule: &RuleChoice<'_>, backends: &Backends) -> Option<AskedBy> {
     }
 }
 
-/// What the status of the route says of a rule whose sessions have no problems.
 fn notes(objects: &Objects, settings: &Settings, rule: &RuleChoice<'_>, cookies: &CookieNotes<'_>) -> Vec<String> {
     let mut notes = match rule.source {
         Source::Inline | Source::None if !rule.is_without() => {
@@ -271,14 +249,13 @@ fn notes(objects: &Objects, settings: &Settings, rule: &RuleChoice<'_>, cookies:
     notes
 }
 
-/// The notes on the rules of a route, each once.
+/// The notes on these rules, each once.
 pub(crate) fn notes_on(rules: &[RuleSession]) -> impl Iterator<Item = &str> {
     let mut known = HashSet::new();
     let notes = rules.iter().flat_map(|rule| &rule.notes).map(String::as_str);
     notes.filter(move |note| known.insert(*note))
 }
 
-/// The policies of a rule.
 struct Emitted {
     all: Option<Text>,
     each: BTreeMap<PathMatch, Text>,
@@ -303,15 +280,12 @@ impl Emitted {
     }
 }
 
-/// An XBackend with sessions that rules lead to.
 struct UsedBackend<'a> {
     scope: String,
     /// Since when it may have its cookie.
     since: String,
     draft: &'a Draft,
-    /// The hosts of these rules, by scheme.
     schemes: Schemes,
-    /// The same, at each Gateway.
     places: BTreeSet<&'a Place>,
 }
 
@@ -352,7 +326,6 @@ fn used_backends<'a>(
     used
 }
 
-/// The Services whose affinity counts on a rule, and how long it lasts.
 fn used_affinities<'a>(chosen: &'a [RuleChoice<'a>], affinities: &Affinities) -> BTreeMap<&'a ObjectName, Duration> {
     let rules = chosen.iter().filter(|rule| !rule.is_without());
     let is_by_service = |rule: &&RuleChoice<'_>| matches!(rule.source, Source::Affinity | Source::Destinations);
@@ -397,7 +370,6 @@ fn emit_affinities<'a>(
         .collect()
 }
 
-/// The sessions of XBackends, with the names of their policies.
 fn destinations(emitted: Vec<(&ObjectName, Text)>) -> BTreeMap<ObjectName, SessionUse> {
     let session = |(name, policy): (&ObjectName, Text)| {
         let scope = backends::scope(name).into();
@@ -406,7 +378,6 @@ fn destinations(emitted: Vec<(&ObjectName, Text)>) -> BTreeMap<ObjectName, Sessi
     emitted.into_iter().map(session).collect()
 }
 
-/// The names of the policies of Services.
 fn affinity_policies(emitted: Vec<(&ObjectName, Text)>) -> BTreeMap<ObjectName, Text> {
     let affinity = |(name, policy): (&ObjectName, Text)| (name.clone(), policy);
     emitted.into_iter().map(affinity).collect()

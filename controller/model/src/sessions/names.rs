@@ -1,4 +1,4 @@
-//! Names for policies that tell what is in them.
+//! Names of policies by their content.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,13 +6,12 @@ use crate::short_hash::hash;
 use limpet_api::Text;
 use limpet_core::config::schema::PolicyConfig;
 
-/// The longest name of a policy is 128 characters, 17 of which are a hyphen and a hash.
+/// The longest stem: 17 of 128 characters are a hyphen and a hash.
 const MAX_STEM: usize = 111;
-/// The bytes of the hash in a name: so many that no policy can be made which has the name of another one.
+/// Bytes of the hash: so many that no policy can be made which has the name of another one.
 const BYTES: usize = 8;
 
-/// Policies by their names, each once: `<session name>-<16 hexadecimal digits of a hash of its content>`. A name does
-/// not depend on other policies.
+/// Policies by name, `<session name>-<16 hexadecimal digits of a hash of its content>`, independent of other policies.
 #[derive(Debug, Default)]
 pub(super) struct Policies {
     pub(super) by_name: BTreeMap<Text, PolicyConfig>,

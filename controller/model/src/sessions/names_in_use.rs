@@ -1,7 +1,5 @@
-//! Cookies whose names others have before, so that they get the scope behind their names.
-//!
-//! A client keeps one cookie of a name, path and domain or host, so either would end the other's session. Cookies of
-//! the older objects keep the name: an object that comes later changes no name that is in use.
+//! Cookies whose names older objects have, so that they get the scope behind their names. A client keeps one cookie of
+//! a name, path and domain or host, so either would end the other's session.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -14,14 +12,12 @@ use super::shared_names::{CookiePlace, SharedNames, Since, WrittenCookie, ages, 
 use limpet_api::{Meta, ObjectName};
 use limpet_core::config::schema::CookieConfig;
 
-/// A writer of a cookie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Writer<'a> {
     Rule(RuleId<'a>),
     Backend(&'a ObjectName),
 }
 
-/// The rules and backends whose cookie's name an older scope has.
 #[derive(Debug)]
 pub(super) struct NamesInUse<'a> {
     older: HashMap<Writer<'a>, (String, String)>,
@@ -29,7 +25,6 @@ pub(super) struct NamesInUse<'a> {
     rules: HashMap<&'a str, &'a RuleChoice<'a>>,
 }
 
-/// What to say of the cookies of a rule.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CookieNotes<'a> {
     names_in_use: &'a NamesInUse<'a>,
@@ -37,7 +32,7 @@ pub(super) struct CookieNotes<'a> {
 }
 
 impl<'a> NamesInUse<'a> {
-    /// `written`: the cookies, if there is anything elsewhere, and the oldest scope there that has the name before.
+    /// `written`: the cookies, and the oldest scope elsewhere that has the name before.
     pub(super) fn find(
         chosen: &'a [RuleChoice<'a>],
         used: &'a BTreeMap<&'a ObjectName, UsedBackend<'a>>,
@@ -92,22 +87,19 @@ impl<'a> NamesInUse<'a> {
         Self { older, rules }
     }
 
-    /// The scope that has the name of the rule's cookie before.
     pub(super) fn older<'s>(&'s self, rule: &'s RuleChoice<'_>) -> Option<&'s str> {
         self.scope(Writer::Rule(rule.facts.id()))
     }
 
-    /// The same of a backend's.
     pub(super) fn older_than_backend<'s>(&'s self, name: &'s ObjectName) -> Option<&'s str> {
         self.scope(Writer::Backend(name))
     }
 
-    /// What to say of a backend's cookie.
     pub(super) fn note_on_backend(&self, name: &ObjectName, cookie: &CookieConfig) -> Option<String> {
         Some(why_longer(cookie, self.older_than_backend(name)?))
     }
 
-    /// Whether the name is another author's: rules of one route, or of one policy, have the same one.
+    /// Rules of one route, or of one policy, have one author.
     fn is_others(&self, rule: &RuleChoice<'_>, scope: &str) -> bool {
         let is_same = |older: &&RuleChoice<'_>| match (older.source, rule.source) {
             (Source::Policy(older), Source::Policy(own)) => older.policy.name == own.policy.name,
@@ -138,7 +130,6 @@ impl<'a> CookieNotes<'a> {
     }
 }
 
-/// Why a cookie's name is longer than its author wrote it.
 fn why_longer(CookieConfig { name, .. }: &CookieConfig, older: &str) -> String {
     format!(
         "the cookie is called \"{name}~\" and eight characters, because sessions of {older} had the name \"{name}\" \
@@ -146,7 +137,7 @@ fn why_longer(CookieConfig { name, .. }: &CookieConfig, older: &str) -> String {
     )
 }
 
-/// Since when a rule may have its cookie: since it, and what asks for its sessions, are there.
+/// Since a rule, and what asks for its sessions, are there.
 fn since(rule: &RuleChoice<'_>) -> String {
     let route = rule.facts.meta;
     // Of sessions of one age, a rule's take nothing from a policy's (GEP-1619).
@@ -163,7 +154,6 @@ fn since(rule: &RuleChoice<'_>) -> String {
     format!("{later} {of_policy} {} {index:0>5}", route.object_name())
 }
 
-/// Since when a backend may have its cookie.
 pub(super) fn since_of(backend: &Meta) -> String {
     format!("{} {}", backend.creation_timestamp, backend.object_name())
 }

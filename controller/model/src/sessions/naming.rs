@@ -1,6 +1,5 @@
-//! Which Gateways have routes that name the targets of policies, whether a rule can have them as backends or not. The
-//! policy's status has a place for these Gateways, but not for those whose routes may not refer to the target: routes
-//! of other namespaces would take the places of the Gateways that lead there.
+//! Which Gateways have routes that name the targets of policies, as valid backends or not. Routes that may not refer to
+//! the target do not count: routes of other namespaces would fill the policy's status.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -10,11 +9,9 @@ use crate::Objects;
 use crate::grants::GrantedReferences;
 use limpet_api::{BackendRef, Kind, ObjectName, ObjectRef, PolicyTarget};
 
-/// The routes of one Gateway that name a target of one policy.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Naming<'p> {
     pub(super) routes: BTreeSet<&'p ObjectRef>,
-    /// Whether any of these targets can be a backend.
     pub(super) any_usable: bool,
 }
 
@@ -23,8 +20,8 @@ pub(super) type NamingGateways<'p> = BTreeMap<&'p PolicyObject<'p>, BTreeMap<&'p
 /// Group, kind, namespace and name.
 type Key<'a> = (&'a str, &'a str, &'a str, &'a str);
 
-/// The Gateways of rules that name a target other than as a valid backend, and those that are targets themselves.
-/// `serving`: the Gateways that serve.
+/// Gateways of rules that name a target other than as a valid backend, or that are targets themselves. `serving`: the
+/// Gateways that serve.
 pub(super) fn naming_gateways<'p>(
     objects: &Objects,
     policies: &'p [PolicyObject<'p>],
@@ -40,8 +37,7 @@ pub(super) fn naming_gateways<'p>(
         for target in &policy.object.spec.target_refs {
             let key = of_target(&policy.name.name.namespace, target);
             by_target.entry(key).or_default().insert(policy);
-            // Policies do not apply to Gateways and routes, but where they target one, its status is the place to say
-            // so.
+            // A policy on a Gateway has no effect, which its status says.
             if (key.0, key.1) == (Kind::Gateway.group(), Kind::Gateway.as_str())
                 && let Some(gateway) = serving.get(&ObjectName::new(key.2, key.3))
             {
@@ -84,7 +80,6 @@ pub(super) fn naming_gateways<'p>(
     naming
 }
 
-/// Why no rule can have the Service as a backend, and what was found.
 pub(super) fn why_unusable(objects: &Objects, namespace: &str, name: &str) -> Option<String> {
     let name = ObjectName::new(namespace, name);
     let Some(service) = objects.services.get(&name) else {
@@ -97,10 +92,9 @@ pub(super) fn why_unusable(objects: &Objects, namespace: &str, name: &str) -> Op
     is_external.then(|| format!("expected a Service with endpoints, found {name} of type ExternalName"))
 }
 
-/// What the rules of a route have together.
 #[derive(Default)]
 struct OfRoute<'p> {
-    /// How many valid backends.
+    /// The number of valid backends.
     valid: usize,
     gateways: BTreeSet<&'p ObjectName>,
 }

@@ -1,4 +1,4 @@
-//! Session policies: the sessions that they ask for, and the Services that they target.
+//! Session policies: their sessions, and the Services that they target.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
@@ -17,36 +17,31 @@ use crate::session_fields::SessionFields;
 use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings};
 use limpet_api::{Kind, Object, ObjectName, SessionPolicySpec};
 
-/// The maximum number of targets by GEP-713, which the CRDs have as well.
+/// The most targets, by GEP-713 and the CRDs.
 const MAX_TARGETS: usize = 16;
 
-/// A session policy. Of conflicting policies, the smallest one wins.
+/// A session policy. Of conflicting ones, the smallest wins.
 #[derive(Debug)]
 pub(super) struct PolicyObject<'a> {
     pub(super) name: &'a SessionPolicyName,
     pub(super) object: &'a Object<SessionPolicySpec>,
-    /// The sessions that it asks for; `None` where it asks for none.
+    /// `None` where it asks for no sessions.
     pub(super) content: Result<Option<Content>, Vec<Problem>>,
     /// The targets that may be backends, each with its index in `targetRefs`.
     pub(super) targets: Vec<(usize, RuleBackend)>,
 }
 
-/// The sessions that a policy asks for.
 #[derive(Debug)]
 pub(super) struct Content {
     pub(super) persistence: Persistence,
     pub(super) overrides: SessionFields,
-    /// By only its own annotations.
+    /// The sessions by only its own annotations.
     pub(super) draft: Draft,
-    /// What an upgrade of the Gateway API took from it.
     pub(super) lost: Option<Lost>,
-    /// What was restored of it.
     pub(super) restored: Vec<(&'static str, RestoredFrom)>,
-    /// Its annotations that have no effect.
+    /// Annotations that have no effect.
     pub(super) overruled: Vec<String>,
-    /// What to remember of the policy.
     pub(super) settings: SessionSettings,
-    /// What it said of carriers before.
     pub(super) former: Vec<FormerSessions>,
 }
 
@@ -73,7 +68,7 @@ impl PolicyObject<'_> {
         (self.object.meta.precedence(), self.name.kind)
     }
 
-    /// The sessions that it asks for, if it is valid.
+    /// `None` if it is invalid, or asks for no sessions.
     pub(super) fn content(&self) -> Option<&Content> {
         self.content.as_ref().ok()?.as_ref()
     }
@@ -117,7 +112,7 @@ pub(super) fn read<'a>(objects: &'a Objects, settings: &Settings) -> Vec<PolicyO
     policies
 }
 
-/// How many policies of a target count: each rule that leads to it has an outcome for each of them.
+/// Policies of a target that count: each rule that leads to it has an outcome for each of them.
 const MOST_OF_TARGET: usize = 64;
 
 impl<'p> PolicyTargets<'p> {
@@ -141,7 +136,7 @@ impl<'p> PolicyTargets<'p> {
         self.0.get(backend).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The oldest valid policy that targets the backend. It is the one that counts.
+    /// The oldest valid policy that targets the backend, which counts.
     pub(super) fn owner(&self, backend: &RuleBackend) -> Option<ValidPolicy<'p>> {
         self.targeting(backend).iter().find_map(|policy| {
             let content = policy.content()?;
@@ -215,7 +210,6 @@ fn content(
 }
 
 impl Content {
-    /// Drafts the policy that the object asks for.
     fn draft(
         object: &Object<SessionPolicySpec>,
         known: Option<&RememberedSession>,
@@ -243,7 +237,6 @@ impl Content {
     }
 }
 
-/// The annotations of the policy that have no effect, because its fields say otherwise.
 fn overruled(persistence: &Persistence, overrides: &SessionFields, restored: &Restored) -> Vec<String> {
     let mut overruled = persistence.overruled(overrides, "spec", "");
     if restored.has_other_name {

@@ -1,10 +1,9 @@
-//! Which part of what a policy is made of says each of its fields.
+//! Which part of a policy's sources says each of its fields.
 
 use crate::session_fields::{Holder, SessionField};
 
 const COUNT: usize = SessionField::ALL.len();
 
-/// A part of what a policy is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     /// `sessionPersistence`.
@@ -23,12 +22,11 @@ pub(super) enum Part {
     Schemes,
 }
 
-/// The parts that say the fields of a policy. What no part says is as the filter has it.
+/// The parts that say the fields of a policy. The others are the filter's defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Origins {
-    /// What holds the sessions.
     holder: Holder,
-    /// In the order of the table.
+    /// The parts in the order of the table.
     parts: [Option<Part>; COUNT],
 }
 
@@ -41,7 +39,6 @@ impl Origins {
         Self { holder, parts }
     }
 
-    /// Says that another part says the field of this annotation.
     pub(super) fn set(&mut self, annotation: &str, part: Part) {
         for (to, entry) in self.parts.iter_mut().zip(SessionField::ALL) {
             if entry.annotation() == annotation {
@@ -50,13 +47,11 @@ impl Origins {
         }
     }
 
-    /// The part that says the cookie's `Domain`.
     pub(super) fn domain(&self) -> Option<Part> {
         let mut fields = self.fields();
         fields.find_map(|(entry, part)| part.filter(|_| entry.config == ["cookie.domain"]))
     }
 
-    /// The fields for these sessions, each with the part that says it.
     pub(super) fn fields(&self) -> impl Iterator<Item = (&'static SessionField, Option<Part>)> + '_ {
         let all = SessionField::ALL.iter().zip(self.parts);
         all.filter(|(entry, _)| entry.of.applies_to(self.holder))

@@ -1,5 +1,5 @@
-//! Reads `sessionPersistence` in all its shapes. Objects from files are not checked by an API server, so everything is
-//! checked that the schemas and CEL rules of the CRDs check.
+//! Reads `sessionPersistence` in all its shapes, with the checks of the CRDs' schemas and CEL rules, which objects from
+//! files have not passed.
 
 use super::fault::{Fault, overruled};
 use crate::session_fields::{CookiePath, Holder, OrNone, SessionField, SessionFields, SessionSplit};
@@ -7,10 +7,8 @@ use limpet_api::{CookieSettings, SessionPersistence};
 use limpet_core::config::schema::LifetimeTypeConfig;
 use limpet_core::time::GatewayDuration;
 
-/// The maximum length of `sessionName`, by its definition.
 const MAX_SESSION_NAME: usize = 128;
 
-/// The shapes that a kind may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// `sessionName` and `cookieConfig`: `BackendLBPolicy`.
@@ -21,19 +19,18 @@ pub(super) enum Dialect {
     Either,
 }
 
-/// The shape that an object has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     /// `sessionName` and `cookieConfig`.
     Named,
     /// `cookie` and `header`: from release 1.7 on.
     Union,
-    /// The shape of an object that knows nothing of `sessionPersistence`.
+    /// An object without `sessionPersistence`.
     Foreign,
 }
 
 impl Shape {
-    /// What the Gateway API says of sessions in this shape, where no object says otherwise.
+    /// The Gateway API's defaults for sessions in this shape.
     pub(super) fn defaults(self, holder: Holder) -> SessionFields {
         let is_newest = self == Self::Union;
         SessionFields {
@@ -43,25 +40,22 @@ impl Shape {
             } else {
                 SessionSplit::Keep
             }),
-            // The same: the cookie or header "SHOULD be forwarded to the backend".
+            // GEP-1619 of release 1.7: the cookie or header "SHOULD be forwarded to the backend".
             forward: (is_newest && matches!(holder, Holder::OwnCookie | Holder::OwnHeader)).then_some(true),
             ..SessionFields::default()
         }
     }
 }
 
-/// The sessions that an object asks for, independent of the shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Persistence {
     pub(super) shape: Shape,
     pub(super) carrier: Carrier,
-    /// The session's name, where the object gives it one.
+    /// The session's name, if the object gives one.
     pub(super) name: Option<String>,
-    /// What its fields say for which there are annotations as well.
     pub(super) fields: SessionFields,
 }
 
-/// What the token travels in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Carrier {
     Cookie,
@@ -82,7 +76,6 @@ impl Persistence {
         }
     }
 
-    /// The field of the object that says the same as an annotation, where it is set.
     pub(super) fn field_of(&self, annotated: &SessionField) -> Option<&'static str> {
         let path = match (annotated.config, self.shape) {
             (["absoluteTimeout"], _) => "absoluteTimeout",
@@ -95,8 +88,8 @@ impl Persistence {
         self.fields.sets(annotated).then_some(path)
     }
 
-    /// The annotations among `below` that have no effect, because a field says otherwise; `parent` is the parent of
-    /// `sessionPersistence`, and `of` its object, if that is another one.
+    /// Annotations among `below` without effect, because a field says otherwise; `parent`: of `sessionPersistence`;
+    /// `of`: its object, if another one.
     pub(super) fn overruled(&self, below: &SessionFields, parent: &str, of: &str) -> Vec<String> {
         let by = |field: &str| format!("{parent}.sessionPersistence.{field}{of}");
         let fields = self.fields.contradicted(below);
@@ -114,7 +107,7 @@ impl Persistence {
 /// Reads `sessionPersistence`, without the checks of the filter's configuration.
 ///
 /// # Errors
-/// If a field cannot be followed. The faults name each field.
+/// Each field that cannot be followed.
 pub(super) fn read(persistence: &SessionPersistence, dialect: Dialect) -> Result<Persistence, Vec<Fault>> {
     let mut faults = Vec::new();
     let shape = match dialect {
@@ -156,7 +149,6 @@ pub(super) fn read(persistence: &SessionPersistence, dialect: Dialect) -> Result
     }
 }
 
-/// Whether it has the fields of release 1.7.
 pub(super) fn has_newer_fields(persistence: &SessionPersistence) -> bool {
     persistence.cookie.is_some() || persistence.header.is_some()
 }

@@ -1,4 +1,4 @@
-//! Makes a policy of the filter from `sessionPersistence`, annotations and defaults, and checks it as the filter does.
+//! Makes a policy of the filter, and checks it as the filter does.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,45 +18,38 @@ use limpet_core::config::schema::{
 };
 use limpet_core::config::{MAX_ALSO, Problem};
 
-/// The name of sessions without an explicit name.
 const GENERATED_NAME: &str = "limpet";
 
-/// What generated names of headers begin with.
 const GENERATED_HEADER: &str = "limpet-session-";
 
 /// A policy, without what depends on the rules that it governs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Draft {
     pub(super) config: PolicyConfig,
-    /// Whether each scope gets a name of its own.
     pub(super) is_unnamed: bool,
-    /// Which rules share the sessions.
     pub(super) scope: SessionScope,
     pub(super) split: SessionSplit,
     pub(super) origins: Origins,
-    /// The carriers that the sessions had before they were renamed, the newest first.
+    /// Carriers that the sessions had before they were renamed, the newest first.
     pub(super) former: Vec<OwnCarrier>,
 }
 
-/// A carrier of the filter's own.
+/// A carrier of the filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct OwnCarrier {
     holder: Holder,
-    /// `None`: each scope has a name of its own.
+    /// `None`: each scope has its own name.
     name: Option<String>,
 }
 
-/// What a policy is made of.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Parts<'a> {
     pub(super) persistence: &'a Persistence,
     pub(super) overrides: &'a SessionFields,
-    /// Which of them are a route's, if the others are its policy's.
+    /// Those that are a route's, if the others are its policy's.
     pub(super) of_route: Option<&'a SessionFields>,
     pub(super) defaults: &'a SessionFields,
-    /// The path of the cookie that the matches of the rule give it.
     pub(super) path: Option<&'a str>,
-    /// What no object may exceed.
     pub(super) limits: SessionLimits,
 }
 
@@ -71,7 +64,6 @@ impl OwnCarrier {
 }
 
 impl<'a> Parts<'a> {
-    /// What a policy or a rule asks for by itself.
     pub(super) fn new(persistence: &'a Persistence, overrides: &'a SessionFields, settings: &'a Settings) -> Self {
         Self {
             persistence,
@@ -85,7 +77,7 @@ impl<'a> Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// The carrier that these would ask for in the place of the object's own.
+    /// The carrier that these would ask for in place of the object's own.
     pub(super) fn carrier_by(&self, persistence: &Persistence, overrides: &SessionFields) -> Option<OwnCarrier> {
         let parts = Parts {
             persistence,
@@ -95,7 +87,7 @@ impl Parts<'_> {
         parts.carrier()
     }
 
-    /// What the token travels in, if that is the filter's own.
+    /// The carrier; `None` if it is not the filter's own.
     fn carrier(&self) -> Option<OwnCarrier> {
         let holder = self.holder();
         let name = self.persistence.name.clone();
@@ -114,7 +106,7 @@ impl Parts<'_> {
         }
     }
 
-    /// The carriers that a policy or an `XBackend` gave these sessions before.
+    /// Carriers that a policy or an `XBackend` gave these sessions before.
     pub(super) fn former(&self, former: &[FormerSessions]) -> Vec<OwnCarrier> {
         let carrier = |former: &FormerSessions| {
             let persistence = former.persistence()?;
@@ -124,7 +116,7 @@ impl Parts<'_> {
         former.iter().filter_map(carrier).collect()
     }
 
-    /// The carriers that the route gave the sessions of this rule before.
+    /// Carriers that the route gave the sessions of this rule before.
     pub(super) fn former_of_rule(&self, former: &[FormerSessions], rule: &str) -> Vec<OwnCarrier> {
         let carrier = |former: &FormerSessions| {
             let of_rule = former.of_rule(rule);
@@ -142,7 +134,7 @@ impl Parts<'_> {
         let own = self.carrier();
         for carrier in former {
             let is_other = own.as_ref() != Some(&carrier) && !draft.former.contains(&carrier);
-            // What an object said before may be put together with what it says now in ways that nothing has checked.
+            // Former and present fields may be put together in ways that nothing has checked.
             if is_other && carrier.fits(&draft.config) {
                 draft.former.push(carrier);
             }
@@ -202,7 +194,6 @@ impl Parts<'_> {
         })
     }
 
-    /// What says each of these fields, which are the parts one above the other.
     fn origins(&self, holder: Holder, fields: &SessionFields) -> Origins {
         let of_matches = self.path.is_some() && !matches!(fields.path, Some(CookiePath::At(_)));
         Origins::new(holder, |entry| {
@@ -243,7 +234,7 @@ impl Parts<'_> {
         self.overrides.mode.or(self.defaults.mode).unwrap_or_default()
     }
 
-    /// Refuses what means nothing with this annotation in the place of the cookie. The filter's check refuses the rest.
+    /// Checks fields beside this annotation, as far as the filter's check does not.
     fn check_in_place_of_cookie(&self, holder: Holder, annotation: &str) -> Result<(), Vec<Fault>> {
         let Parts {
             persistence, overrides, ..
@@ -276,7 +267,7 @@ impl Parts<'_> {
         if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
 
-    /// What the Gateway API says of timeouts, and the controller's configuration of timeouts and tables.
+    /// The Gateway API's rules for timeouts, and the controller's limits of timeouts and tables.
     fn check_limits(&self, policy: &PolicyConfig) -> Result<(), Vec<Fault>> {
         let mut faults = Vec::new();
         for (field, timeout) in [
@@ -330,8 +321,7 @@ impl Parts<'_> {
         })
     }
 
-    /// Runs the filter's own check, and what the filter has no room for. The filter refuses a whole configuration for
-    /// one bad policy, so none may be emitted.
+    /// The filter refuses a whole configuration for one bad policy, so none may be emitted.
     fn check(&self, policy: &PolicyConfig) -> Result<(), Vec<Fault>> {
         if let Some(problems) = refusal(policy) {
             let of_policy = |problem: &Problem| {
@@ -366,7 +356,6 @@ impl Parts<'_> {
         if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
 
-    /// The fault of the object's field that a field of the filter's policy is set by.
     fn fault(&self, field: &str, message: &str) -> Fault {
         let below = SessionField::of_config(field).map(|(_, below)| below);
         let place = self.place(field);
@@ -379,7 +368,7 @@ impl Parts<'_> {
         Fault { place, message }
     }
 
-    /// The field of the object that a field of the filter's policy is set by.
+    /// The field of the object that sets this field of the filter's policy.
     fn place(&self, field: &str) -> ObjectField {
         let persistence = ObjectField::Persistence;
         let is_name = ["cookie.name", "header.name"].contains(&field);
@@ -403,7 +392,7 @@ impl Parts<'_> {
 }
 
 impl Draft {
-    /// The policy for sessions of `scope`. With `per_scope`, the cookie's name differs from other scopes'.
+    /// The cookie's name differs from other scopes' with `per_scope`.
     pub(super) fn of_scope(&self, scope: &str, per_scope: bool) -> PolicyConfig {
         let mut config = self.config.clone();
         if let Some(cookie) = &mut config.cookie
@@ -420,7 +409,7 @@ impl Draft {
         config
     }
 
-    /// Adds the former carriers for which there is room, and which mean nothing else now.
+    /// Adds former carriers for which there is room, and which mean nothing else now.
     fn add_former(&self, config: &mut PolicyConfig, scope: &str) {
         let own = (&config.cookie, &config.header, &config.query);
         let own = match own {
@@ -443,7 +432,6 @@ impl Draft {
         }
     }
 
-    /// A sentence about the carriers that the sessions had before.
     pub(super) fn former_note(&self) -> Option<String> {
         let words = |carrier: &OwnCarrier| {
             let what = match carrier.holder {
@@ -468,14 +456,12 @@ impl Draft {
         (!former.is_empty()).then(note)
     }
 
-    /// The filter's own cookie, if its name is explicit.
     pub(super) fn named_cookie(&self) -> Option<&CookieConfig> {
         let cookie = self.config.cookie.as_ref().filter(|_| !self.is_unnamed);
         cookie.filter(|cookie| cookie.mode == CookieModeConfig::Insert)
     }
 }
 
-/// What the filter refuses in this policy; `None` if nothing.
 fn refusal(policy: &PolicyConfig) -> Option<Vec<Problem>> {
     const NAME: &str = "policy";
     let a_while = Duration::from_secs(60).into();
@@ -506,7 +492,6 @@ fn drop_vain_rebalance(config: &mut PolicyConfig) {
     config.rebalance = after.filter(|after| longest.is_none_or(|longest| *after < longest));
 }
 
-/// The entry of `also` for a former carrier.
 fn former(holder: Holder, name: String) -> FurtherConfig {
     let field = |name| FurtherFieldConfig { name, forward: false };
     let mut further = FurtherConfig {
@@ -523,7 +508,6 @@ fn former(holder: Holder, name: String) -> FurtherConfig {
     further
 }
 
-/// What an entry of `also` is, and its name.
 fn of_further(further: &FurtherConfig) -> Option<(Holder, String)> {
     let FurtherConfig {
         cookie, header, query, ..
@@ -535,9 +519,8 @@ fn of_further(further: &FurtherConfig) -> Option<(Holder, String)> {
     }
 }
 
-/// The name of a session header without an explicit name. GEP-1619 requires a different one for each scope, and the
-/// filter does not append the scope to the names of headers as it does for cookies. Names that begin with `x-limpet-`
-/// are reserved.
+/// The name of a header without an explicit one. GEP-1619 requires a different one for each scope, and the filter
+/// appends the scope to names of cookies only. Names that begin with `x-limpet-` are reserved.
 fn generated_header(scope: &str) -> String {
     format!("{GENERATED_HEADER}{}", short_hash(scope.as_bytes()))
 }

@@ -18,21 +18,19 @@ use crate::unread::no_effect;
 use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings, affinity};
 use limpet_api::{ObjectName, ObjectRef};
 
-/// The maximum number of ancestors of a policy, by GEP-713.
+/// The most ancestors of a policy, by GEP-713.
 pub(crate) const MAX_ANCESTORS: usize = 16;
 
-/// Reports on session policies.
 pub(super) struct Statuses<'p> {
     objects: &'p Objects,
     settings: &'p Settings,
     policies: &'p [PolicyObject<'p>],
     targets: &'p PolicyTargets<'p>,
-    /// The Gateways with a rule that names a target of the policy other than as a valid backend.
+    /// Gateways with a rule that names a target of the policy other than as a valid backend.
     naming: NamingGateways<'p>,
     ancestors: GatewaysByPolicy<'p>,
 }
 
-/// A rule that leads to a target, and what came of it.
 type Touched<'r, 'p> = (&'r RuleChoice<'p>, Outcome<'p>);
 
 type GatewaysByPolicy<'p> = BTreeMap<&'p PolicyObject<'p>, BTreeSet<&'p ObjectName>>;
@@ -69,15 +67,14 @@ impl<'p> Statuses<'p> {
         }
     }
 
-    /// Whether the policy may govern the rule: one of the rule's Gateways has room in its status, or the rule has no
-    /// Gateway yet. GEP-713: "If this slice is full, implementations MUST NOT add further entries. Instead they MUST
-    /// consider the policy unimplementable and signal that on any related resources".
+    /// Whether the policy's status has room for one of the rule's Gateways, if it has any. GEP-713: "If this slice is
+    /// full, implementations MUST NOT add further entries. Instead they MUST consider the policy unimplementable and
+    /// signal that on any related resources".
     pub(super) fn has_room(&self, policy: &PolicyObject<'_>, rule: &RuleFacts<'_>) -> bool {
         let mut gateways = rule.gateways.iter();
         rule.gateways.is_empty() || gateways.any(|gateway| has(&self.ancestors, policy, gateway))
     }
 
-    /// Of every policy.
     pub(super) fn reports(
         &self,
         chosen: &[RuleChoice<'p>],
@@ -156,13 +153,11 @@ impl<'p> Statuses<'p> {
         std::iter::once(accepted(&about, unread)).chain(programmed).collect()
     }
 
-    /// What is wrong with a policy whose former sessions stay in effect.
     fn stand_in(&self, policy: &PolicyObject<'_>) -> Option<Condition> {
         let stand_in = self.objects.stand_ins.get(&policy.name.object_ref())?;
         Some(Condition::fails("Accepted", "Invalid", stand_in.to_string()))
     }
 
-    /// Why the policy does not govern a rule.
     fn add_outcome(
         &self,
         policy: &PolicyObject<'_>,
@@ -182,7 +177,6 @@ impl<'p> Statuses<'p> {
         }
     }
 
-    /// Adds notes on a rule that the policy governs.
     fn add_notes(&self, policy: &PolicyObject<'_>, rule: &RuleChoice<'_>, remarks: &mut Remarks) {
         let facts = rule.facts;
         let is_target = |backend: &RuleBackend| policy.targets.iter().any(|(_, target)| target == backend);
@@ -202,7 +196,7 @@ impl<'p> Statuses<'p> {
         }
     }
 
-    /// Adds what has no effect, is deprecated or was lost of what the policy says.
+    /// Notes on content that has no effect, is deprecated or was lost.
     fn add_notes_on_content(&self, policy: &PolicyObject<'_>, content: &Content, remarks: &mut Remarks) {
         content.overruled.iter().cloned().for_each(|why| remarks.say(why));
         if content.persistence.shape == Shape::Union && self.settings.judges() {
@@ -232,7 +226,7 @@ impl<'p> Statuses<'p> {
         unusable.map(|why| remarks.say(why)).count()
     }
 
-    /// What is wrong with policies that is of none of their ancestors: no rule leads to a target that does not exist.
+    /// Findings on policies without an ancestor: no rule leads to a target that does not exist.
     pub(super) fn without_status(&self) -> BTreeMap<ObjectRef, Condition> {
         let told = self.policies.iter().filter_map(|policy| {
             let without = if self.ancestors.get(policy).is_none_or(BTreeSet::is_empty) {
@@ -245,7 +239,6 @@ impl<'p> Statuses<'p> {
         told.collect()
     }
 
-    /// The targets that do not exist, of a policy that has others.
     fn missing_targets(&self, policy: &PolicyObject<'_>) -> Option<Condition> {
         policy.content()?;
         let mut about = Remarks::default();
@@ -317,7 +310,7 @@ pub(super) fn words(policy: &PolicyObject<'_>, outcome: Outcome<'_>) -> Option<S
     Some(text)
 }
 
-/// The Services of a rule that are targets of the policy and belong to an older one, with the words for that.
+/// Services of a rule that are targets of the policy and belong to an older one, with the words for that.
 pub(super) fn lost_targets<'r>(
     targets: &'r PolicyTargets<'_>,
     policy: &'r PolicyObject<'_>,
@@ -385,8 +378,8 @@ fn accepted(about: &Remarks, unread: &[String]) -> Condition {
 
 const AFFINITY: &str = "sessionAffinity ClientIP has no effect with another control plane, on";
 
-/// The Services of the rule whose affinity has no effect: another control plane serves them, and has load balancers of
-/// its own that choose by the client's address.
+/// Services of the rule whose affinity has no effect: another control plane's load balancers choose by the client's
+/// address.
 fn affinity_without_effect<'r>(
     objects: &Objects,
     settings: &Settings,
@@ -396,7 +389,6 @@ fn affinity_without_effect<'r>(
     services(facts).filter(move |service| is_foreign && affinity::of_named(objects, service).is_some())
 }
 
-/// The same in notes on a rule without a policy.
 pub(super) fn affinity_notes(objects: &Objects, settings: &Settings, facts: &RuleFacts<'_>) -> Vec<String> {
     let mut remarks = Remarks::default();
     for service in affinity_without_effect(objects, settings, facts) {
@@ -409,13 +401,11 @@ pub(super) fn affinity_notes(objects: &Objects, settings: &Settings, facts: &Rul
     }
 }
 
-/// The rule in a message.
 pub(super) fn rule_name(facts: &RuleFacts<'_>) -> String {
     format!("{} {}", facts.route, facts.field)
 }
 
-/// What is wrong with routes that is in no status of theirs: a rule has no sessions, because the only policies that
-/// target its backends are refused. What a policy says is on the policy; who looks at the route learns where to look.
+/// Routes without sessions, because the only policies of their backends are refused.
 pub(super) fn without_policy(chosen: &[RuleChoice<'_>]) -> BTreeMap<ObjectRef, Condition> {
     let mut remarks: BTreeMap<&ObjectRef, Remarks> = BTreeMap::new();
     let without = chosen
@@ -435,7 +425,7 @@ pub(super) fn without_policy(chosen: &[RuleChoice<'_>]) -> BTreeMap<ObjectRef, C
         .collect()
 }
 
-/// Keeps the oldest Gateways if there are too many, so that a new one does not displace them.
+/// Keeps the oldest Gateways, so that a new one does not displace them.
 pub(crate) fn keep_oldest(objects: &Objects, gateways: &mut BTreeSet<&ObjectName>, max: usize) {
     if gateways.len() <= max {
         return;
@@ -451,7 +441,6 @@ pub(crate) fn keep_oldest(objects: &Objects, gateways: &mut BTreeSet<&ObjectName
     *gateways = by_age.into_iter().take(max).collect();
 }
 
-/// Whether the Gateway is listed for the policy.
 fn has(gateways: &GatewaysByPolicy<'_>, policy: &PolicyObject<'_>, gateway: &ObjectName) -> bool {
     gateways.get(policy).is_some_and(|gateways| gateways.contains(gateway))
 }

@@ -1,4 +1,4 @@
-//! Sessions that were renamed: what objects said of the carriers of their sessions before.
+//! Sessions that were renamed: their former carriers.
 
 use super::annotations;
 use super::persistence::{self, Dialect, Persistence};
@@ -6,7 +6,6 @@ use crate::remembered_sessions::{PREFIX, SessionSettings};
 use crate::session_fields::SessionFields;
 use limpet_api::{Meta, SessionPersistence, Text};
 
-/// What an object said of carriers before.
 #[derive(Debug)]
 pub(super) struct FormerSessions {
     pub(super) overrides: SessionFields,
@@ -14,7 +13,7 @@ pub(super) struct FormerSessions {
 }
 
 impl FormerSessions {
-    /// Former sessions of an object, the newest first.
+    /// Reads former sessions, the newest first.
     pub(super) fn read(former: Vec<SessionSettings>) -> Vec<Self> {
         former.into_iter().filter_map(Self::of).collect()
     }
@@ -28,18 +27,16 @@ impl FormerSessions {
         })
     }
 
-    /// Of a policy or an `XBackend`.
     pub(super) fn persistence(&self) -> Option<Persistence> {
         read(self.settings.session_persistence.as_ref()?)
     }
 
-    /// Of a route's rule with this last part of its name.
     pub(super) fn of_rule(&self, rule: &str) -> Option<Persistence> {
         read(self.settings.rules.get(&Text::from(rule))?)
     }
 }
 
-/// What a route says of its sessions. `rules`: what rules say, each with the last part of its name.
+/// `rules`: what rules say, each with the last part of its name.
 pub(super) fn said_of_route(meta: &Meta, rules: impl Iterator<Item = (Text, SessionPersistence)>) -> SessionSettings {
     SessionSettings {
         rules: rules.collect(),

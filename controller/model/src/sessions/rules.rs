@@ -27,7 +27,7 @@ use limpet_core::config::schema::{CookieConfig, CookieModeConfig};
 pub(super) enum Outcome<'p> {
     /// The rule has its sessions.
     Governs,
-    /// It asks for no sessions, or has mistakes.
+    /// The policy asks for no sessions, or has mistakes.
     Nothing,
     /// An older policy targets the same Services.
     TargetLost,
@@ -35,7 +35,7 @@ pub(super) enum Outcome<'p> {
     NameTaken(&'p PolicyObject<'p>),
     /// The rule has the sessions of an older policy of another of its backends.
     Older(&'p PolicyObject<'p>),
-    /// The rule has `sessionPersistence` of its own.
+    /// The rule has its own `sessionPersistence`.
     Inline,
     /// The rule leads to `XBackend`s that have sessions.
     Destinations,
@@ -49,35 +49,29 @@ pub(super) enum Outcome<'p> {
     Sessionless(Sessionless),
 }
 
-/// Where a rule's sessions come from.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Source<'p> {
     None,
-    /// The rule itself.
     Inline,
     Policy(ValidPolicy<'p>),
     Destinations,
-    /// The same, but a session of the rule keeps its backend: the sessions are as the first of these `XBackend`s asks.
+    /// The rule's, as the first of these `XBackend`s asks: a session keeps its backend.
     Kept(&'p ObjectName),
     /// No object asks for sessions, but some of its Services have affinity.
     Affinity,
 }
 
-/// The scope of a rule's sessions (`scopes`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Scope {
-    /// What tokens are bound to; where each destination has sessions of its own, its cluster follows.
+    /// Tokens are bound to it; where each destination has its own sessions, its cluster follows.
     pub(super) text: Text,
-    /// Whether each destination has sessions of its own.
     pub(super) is_per_destination: bool,
-    /// What tells its cookies apart from other scopes'.
+    /// Part of its cookies' names.
     pub(super) of_cookie: Text,
-    /// Whether one client may have several cookies of it.
     pub(super) has_several_cookies: bool,
 }
 
 impl Scope {
-    /// The rule's session, with this policy.
     pub(super) fn session(&self, policy: Text) -> Session {
         let scope = self.text.clone();
         let used = SessionUse { policy, scope };
@@ -89,32 +83,26 @@ impl Scope {
     }
 }
 
-/// Which sessions a rule has.
 #[derive(Debug)]
 pub(super) struct RuleChoice<'p> {
     pub(super) facts: &'p RuleFacts<'p>,
     pub(super) source: Source<'p>,
-    /// From the rule or a policy; `None` if there are problems.
+    /// `None` if there are problems.
     pub(super) draft: Option<Draft>,
-    /// For each path, if the path of the cookie depends on it.
+    /// The drafts by path, if the cookie's path depends on it.
     pub(super) each: BTreeMap<PathMatch, Draft>,
-    /// Problems of the route's annotations are listed on one rule of the route only.
+    /// Problems of the route's annotations are on one of its rules.
     pub(super) problems: Vec<Problem>,
-    /// The scope of its sessions (`scopes`).
     pub(super) scope: Scope,
-    /// Why it shares no session with rules of its scope.
     pub(super) scope_note: Option<String>,
-    /// The route's annotations that have no effect. They are listed once, too.
+    /// Annotations of the route that have no effect, on one of its rules.
     pub(super) overruled: Vec<String>,
-    /// Whether there were problems, listed here or on another rule of the route.
+    /// Whether there were problems, here or on another rule of the route.
     pub(super) is_refused: bool,
-    /// Whether what the route says of sessions is the reason.
     pub(super) is_routes_fault: bool,
-    /// The policies that target its backends.
     pub(super) outcomes: BTreeMap<&'p PolicyObject<'p>, Outcome<'p>>,
 }
 
-/// Decides rule by rule, and route by route.
 pub(super) struct Chooser<'p> {
     pub(super) targets: &'p PolicyTargets<'p>,
     pub(super) backends: &'p Backends,
@@ -123,23 +111,17 @@ pub(super) struct Chooser<'p> {
     pub(super) remembered: &'p RememberedSessions,
 }
 
-/// What the rules of one route have in common.
 struct RouteSessions<'p> {
-    /// From its annotations.
     overrides: SessionFields,
-    /// The same for rules with a header. If any rule of the route has a cookie, fields for cookies are meant for that
-    /// rule.
+    /// Fields for rules with a header. Fields for cookies are meant for a rule of the route with a cookie, if any.
     for_headers: SessionFields,
-    /// What the route said of carriers before.
     former: Vec<FormerSessions>,
-    /// The drafts of the policies of its rules.
     drafts: BTreeMap<&'p PolicyObject<'p>, Result<Draft, Vec<Fault>>>,
 }
 
 type Inline = Option<Result<Persistence, Vec<Fault>>>;
 
 impl<'p> Chooser<'p> {
-    /// For each rule, in their order.
     pub(super) fn choose(&self, rules: &'p [RuleFacts<'p>]) -> Vec<RuleChoice<'p>> {
         let mut chosen: Vec<RuleChoice<'p>> = rules.iter().map(|rule| self.source(rule)).collect();
         let mut routes: HashMap<&ObjectRef, Vec<&mut RuleChoice<'p>>> = HashMap::new();
@@ -158,8 +140,8 @@ impl<'p> Chooser<'p> {
         let services = backends().filter(|backend| matches!(backend, RuleBackend::Service(_)));
         let owners: Vec<ValidPolicy<'p>> = services.filter_map(|service| self.targets.owner(service)).collect();
         let oldest = owners.iter().copied().min_by_key(|owner| owner.policy);
-        // GEP-1619, Route Rule API: `sessionPersistence` of a rule overrides policies that are attached to its
-        // backends. The sessions of a backend "MUST NOT override which backend is selected", as a policy's would.
+        // GEP-1619, Route Rule API: `sessionPersistence` of a rule overrides policies of its backends. The sessions of
+        // a backend "MUST NOT override which backend is selected", as a policy's would.
         let asks = facts.foreign.and_then(ForeignRule::asks);
         let source = if facts.inline.is_some() || asks.is_some() {
             Source::Inline
@@ -351,7 +333,6 @@ impl<'p> Chooser<'p> {
         Ok(())
     }
 
-    /// The draft of an `XBackend`, for the sessions of a rule of a route with these annotations.
     fn draft_of_backend(&self, name: &ObjectName, overrides: &SessionFields) -> Option<Draft> {
         let draft = self.backends.draft(name)?;
         let fields = overrides.over(&self.settings.session_defaults);
@@ -369,7 +350,7 @@ impl<'p> Chooser<'p> {
         })
     }
 
-    /// The draft of the policy, with the route's annotations in place of its own.
+    /// The policy's draft, with the route's annotations in place of its own.
     fn draft_of_policy(&self, owner: ValidPolicy<'p>, route: &mut RouteSessions<'p>) -> Result<Draft, Vec<Problem>> {
         let ValidPolicy { policy, content } = owner;
         if route.overrides.is_empty() && route.former.is_empty() {
@@ -396,7 +377,6 @@ impl<'p> Chooser<'p> {
 }
 
 impl RouteSessions<'_> {
-    /// What the route's annotations say for these sessions.
     fn overrides_of(&self, persistence: &Persistence) -> &SessionFields {
         if persistence.is_cookie() {
             &self.overrides
@@ -406,7 +386,7 @@ impl RouteSessions<'_> {
     }
 }
 
-/// The annotations of a route that mean nothing where its sessions belong to `XBackend`s.
+/// Annotations of a route without effect where its sessions belong to `XBackend`s.
 fn of_backends_alone(overrides: &SessionFields) -> Vec<String> {
     let others = overrides.set_of(|of| of != Of::Rules);
     let said = others.map(|field| {
@@ -431,7 +411,7 @@ fn have_one_name(one: &Content, other: &Content) -> bool {
     key(one).is_some() && key(one) == key(other)
 }
 
-/// GEP-1619, Session Naming Collision: if two policies have the same name on a route, the oldest one keeps it. Rules of
+/// GEP-1619, Session Naming Collision: of two policies with the same name on a route, the oldest one keeps it. Rules of
 /// one policy, of several routes, or with their own `sessionPersistence` get a name per scope instead (`shared_names`).
 fn settle_names<'p>(rules: &mut [&mut RuleChoice<'p>]) {
     let mut by_policy: BTreeMap<&'p PolicyObject<'p>, Draft> = BTreeMap::new();
@@ -464,7 +444,6 @@ fn settle_names<'p>(rules: &mut [&mut RuleChoice<'p>]) {
     }
 }
 
-/// What to write instead of two backends that sessions could not tell apart.
 fn twins_problem(facts: &RuleFacts<'_>, why: Sessionless) -> Option<Problem> {
     let Sessionless::Twins(Twins { first, second }) = why else {
         return None;
@@ -480,27 +459,24 @@ fn twins_problem(facts: &RuleFacts<'_>, why: Sessionless) -> Option<Problem> {
 }
 
 impl RuleChoice<'_> {
-    /// Why no request of the rule can have a session of the rule. The sessions of destinations leave the choice to the
-    /// split.
+    /// Sessions of destinations leave the choice to the split.
     pub(super) fn sessionless(&self) -> Option<Sessionless> {
         let is_of_rule = matches!(self.source, Source::Inline | Source::Policy(_) | Source::Kept(_));
         let why = self.facts.sessionless?;
         (is_of_rule || !matches!(why, Sessionless::Twins(_))).then_some(why)
     }
 
-    /// Whether the rule has no sessions, whatever asks for some.
     pub(super) fn is_without(&self) -> bool {
         self.is_refused || self.sessionless().is_some()
     }
 
-    /// The filter's own cookies of the rule that have explicit names.
     pub(super) fn named_cookies(&self) -> impl Iterator<Item = &CookieConfig> {
         let drafts = self.draft.iter().chain(self.each.values());
         drafts.filter_map(Draft::named_cookie)
     }
 }
 
-/// Whether a client keeps only one of the two cookies. The paths of the application's cookies are unknown.
+/// Whether a client keeps only one of both. The paths of the application's cookies are unknown.
 fn are_one_cookie(one: &CookieConfig, other: &CookieConfig) -> bool {
     let is_own = |cookie: &CookieConfig| cookie.mode == CookieModeConfig::Insert;
     match (is_own(one), is_own(other)) {

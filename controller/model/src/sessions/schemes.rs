@@ -1,6 +1,6 @@
-//! Cookies of hosts that are served over HTTP and over HTTPS. A browser that has a `Secure` cookie refuses one of the
-//! same name over HTTP (RFC 6265bis section 5.7, "Leave Secure Cookies Alone"), for as long as it has it. So after one
-//! visit over HTTPS, there was no session over HTTP. Such a cookie is not `Secure`, unless an object says `always`.
+//! Cookies of hosts that are served over HTTP and HTTPS. A browser that has a `Secure` cookie refuses one of the same
+//! name over HTTP (RFC 6265bis section 5.7, "Leave Secure Cookies Alone"). So such a cookie is not `Secure`, unless an
+//! object says `always`.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ impl Schemes {
         self.over_https.extend(other.over_https.iter().cloned());
     }
 
-    /// Whether a browser may send one cookie over both. With a `Domain`, hosts of it have one cookie.
+    /// Whether a client may have one cookie for both; with a `Domain`, hosts of it share one.
     fn share_cookies(&self, has_domain: bool) -> bool {
         if has_domain {
             !self.over_http.is_empty() && !self.over_https.is_empty()
@@ -28,14 +28,14 @@ impl Schemes {
         }
     }
 
-    /// The same for cookies without and with a `Domain`.
+    /// The answer for cookies without and with a `Domain`.
     fn shared_cookies(&self) -> [bool; 2] {
         [false, true].map(|has_domain| self.share_cookies(has_domain))
     }
 }
 
 impl Draft {
-    /// The same for hosts that are served over HTTP, too.
+    /// Adapts it to hosts that are also served over HTTP.
     pub(super) fn over_http_too(mut self) -> Self {
         if let Some(cookie) = &mut self.config.cookie
             && cookie.secure == SecureConfig::Auto
@@ -48,7 +48,6 @@ impl Draft {
         self
     }
 
-    /// The same for these hosts.
     pub(super) fn over(self, schemes: &Schemes) -> Self {
         self.over_shared(schemes.shared_cookies())
     }
@@ -68,12 +67,11 @@ impl Draft {
     }
 }
 
-/// What the message of a status says of such a cookie.
 pub(super) const NOT_SECURE: &str = "the cookie is not Secure, because its host is served over HTTP as well, and \
     browsers keep one cookie of a name; with session.limpet.dev/secure: always, there are no sessions over HTTP";
 
-/// Settles the cookies of all rules. Rules that share a session have one cookie, also those that share one with another
-/// that both share one with. It is decided once for all of these.
+/// Settles the cookies of all rules. Rules that share a session, also through others, have one cookie, so they are
+/// settled together.
 pub(super) fn settle(chosen: &mut [RuleChoice<'_>]) {
     let mut groups = Groups::default();
     let mut first: BTreeMap<(String, Option<Text>), usize> = BTreeMap::new();
@@ -101,7 +99,7 @@ pub(super) fn settle(chosen: &mut [RuleChoice<'_>]) {
     }
 }
 
-/// Which rules belong together: each knows one of its group, and in the end all know the same one (union-find).
+/// Union-find: each rule knows one of its group, and in the end all know the same one.
 #[derive(Default)]
 struct Groups(Vec<usize>);
 

@@ -1,8 +1,8 @@
 //! Which rules share their sessions, and at which of its backends a session is.
 //!
-//! GEP-1619 forbids that rules share a session, so it takes an annotation: a page and its `WebSocket` may be two rules
-//! of one application. Tokens are bound to the scope. It begins with a kind and the namespace of the route, because
-//! fences hold for namespaces.
+//! Tokens are bound to the scope. GEP-1619 forbids that rules share a session, so it takes an annotation: a page and
+//! its `WebSocket` may be two rules of one application. A scope begins with a kind and the namespace of the route,
+//! because fences hold for namespaces.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::session_fields::{SessionScope, SessionSplit};
 use limpet_api::Text;
 use limpet_core::time::GatewayDuration;
 
-/// How many rules a message lists.
+/// Rules in a message.
 const MAX_LISTED: usize = 4;
 
 impl RuleChoice<'_> {
@@ -43,15 +43,13 @@ impl RuleChoice<'_> {
         }
     }
 
-    /// Whether other rules may have its sessions.
     pub(super) fn shares_session(&self) -> bool {
         self.draft
             .as_ref()
             .is_some_and(|draft| draft.scope != SessionScope::Rule)
     }
 
-    /// The cluster that gives the sessions of a Service their scope: of the policy's first target, so that a canary may
-    /// come beside it, in any order.
+    /// The cluster of the policy's first target, so that a canary may come beside it, in any order.
     fn first_cluster(&self) -> Text {
         let all = || self.facts.backends.iter().zip(&self.facts.clusters);
         let of_target = |target: &RuleBackend| all().find(|(backend, _)| *backend == target);
@@ -64,7 +62,6 @@ impl RuleChoice<'_> {
     }
 }
 
-/// Finds the scopes of all rules.
 pub(super) fn settle(chosen: &mut [RuleChoice<'_>]) {
     for rule in &mut *chosen {
         rule.scope = rule.found_scope();
@@ -72,7 +69,7 @@ pub(super) fn settle(chosen: &mut [RuleChoice<'_>]) {
     note_strangers(chosen);
 }
 
-/// What each rule's sessions are shared by: the scope, and where each destination has its own, the cluster.
+/// The scope, and where each destination has its own, the cluster.
 pub(super) fn shared_by<'r>(rule: &'r RuleChoice<'_>) -> Vec<(&'r str, Option<&'r Text>)> {
     let scope = rule.scope.text.as_str();
     if rule.scope.is_per_destination {
@@ -86,7 +83,7 @@ pub(super) fn shared_by<'r>(rule: &'r RuleChoice<'_>) -> Vec<(&'r str, Option<&'
     }
 }
 
-/// One cookie for all rules that share a session: if one of them has a name for each scope, all have.
+/// If one of the rules that share a session has a name for each scope, all have.
 pub(super) fn agree(chosen: &[RuleChoice<'_>], per_scope: &mut [bool]) {
     let mut apart: BTreeSet<&str> = BTreeSet::new();
     for (rule, per_scope) in chosen.iter().zip(&*per_scope) {
@@ -99,7 +96,7 @@ pub(super) fn agree(chosen: &[RuleChoice<'_>], per_scope: &mut [bool]) {
     }
 }
 
-/// Notes on rules that share a scope, by which a client would lose a session as it goes from one to the other.
+/// Notes on rules that share a scope: a client would lose its session as it goes from one to the other.
 fn note_strangers(chosen: &mut [RuleChoice<'_>]) {
     let mut by_scope: BTreeMap<Text, Vec<usize>> = BTreeMap::new();
     for (index, rule) in chosen.iter().enumerate() {
@@ -146,7 +143,7 @@ fn are_one(one: &RuleChoice<'_>, other: &RuleChoice<'_>) -> bool {
     carrier(one) == carrier(other) && have_one_choice(one, other) && timeouts(one) == timeouts(other)
 }
 
-/// Where each destination has sessions of its own, rules may lead to different ones.
+/// Where each destination has its own sessions, rules may lead to different ones.
 fn have_one_choice(one: &RuleChoice<'_>, other: &RuleChoice<'_>) -> bool {
     let is_per_destination = one.scope.is_per_destination;
     let clusters = |rule: &RuleChoice<'_>| rule.facts.clusters.iter().cloned().collect::<BTreeSet<Text>>();
@@ -165,13 +162,11 @@ fn difference(one: &RuleChoice<'_>, other: &RuleChoice<'_>) -> &'static str {
     }
 }
 
-/// How long a session lasts.
 fn timeouts(rule: &RuleChoice<'_>) -> Option<[Option<GatewayDuration>; 2]> {
     let Draft { config, .. } = rule.draft.as_ref()?;
     Some([config.absolute_timeout, config.idle_timeout])
 }
 
-/// What a client keeps its session in.
 fn carrier(rule: &RuleChoice<'_>) -> Option<(String, String, Option<String>)> {
     let Draft { config, .. } = rule.draft.as_ref()?;
     let (kind, name) = config.carrier()?;

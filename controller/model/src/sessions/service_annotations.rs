@@ -1,4 +1,4 @@
-//! Annotations of Services: what Services say of the sessions of rules that lead to them, and of their pods.
+//! Annotations of Services about the sessions of rules that lead to them, and about their pods.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,14 @@ use limpet_api::{Kind, Object, ObjectName, ObjectRef, ServiceSpec};
 const BEGIN: &str = "begin";
 const NEVER: &str = "never";
 const POD_DELETION_COST: &str = "pod-deletion-cost";
-/// All of them.
 const ALL: [&str; 2] = [BEGIN, POD_DELETION_COST];
 
-/// Whether no session of a rule begins at the Service. One with a mistake is as if it said nothing, and [`problems`]
-/// tells of it.
+/// Whether no session of a rule begins at the Service. A wrong annotation counts as absent ([`problems`]).
 pub(crate) fn never_begins(service: &Object<ServiceSpec>) -> bool {
     says(service, BEGIN, NEVER)
 }
 
-/// Whether what it costs to delete the Service's pods is to be written on them. With a mistake, it is as the Service
-/// said last.
+/// Whether the cost to delete the Service's pods is to be written on them; with a mistake, as the Service said last.
 #[must_use]
 pub fn costs_of_deletion(objects: &Objects, name: &ObjectName, service: &Object<ServiceSpec>) -> bool {
     let said =
@@ -47,13 +44,11 @@ fn says(service: &Object<ServiceSpec>, name: &str, value: &str) -> bool {
         && !is_wrong(service, name)
 }
 
-/// Whether an annotation cannot be followed.
 fn is_wrong(service: &Object<ServiceSpec>, name: &str) -> bool {
     let field = annotation_field(name);
     problems_of(service).iter().any(|problem| problem.field == field)
 }
 
-/// Whether the annotations of Services can be followed.
 pub(crate) fn judged(objects: &Objects) -> AllJudged {
     let services = objects.services.iter().map(|(name, service)| {
         let object = ObjectRef {
@@ -74,7 +69,6 @@ pub(crate) fn judged(objects: &Objects) -> AllJudged {
     services.collect()
 }
 
-/// What is wrong with the annotations of Services.
 pub(crate) fn problems(objects: &Objects, settings: &Settings) -> BTreeMap<ObjectRef, Condition> {
     let wrong = objects.services.iter().filter_map(|(name, service)| {
         let mut problems = problems_of(service);
@@ -132,7 +126,6 @@ mod tests {
         }))
     }
 
-    /// What is said of it.
     fn problem(service: &Object<ServiceSpec>, settings: &Settings) -> Option<String> {
         let objects = Objects {
             services: OrdMap::unit(service.meta.object_name(), service.clone().into()),

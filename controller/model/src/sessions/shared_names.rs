@@ -7,22 +7,19 @@ use crate::graph::Hostname;
 use limpet_api::ObjectName;
 use limpet_core::config::schema::CookieConfig;
 
-/// Cookies by name and path, and their hosts. A client tells cookies apart by name, path, and domain or host (RFC 6265,
-/// section 5.3).
+/// Cookies by name and path, and their hosts, as clients tell them apart (RFC 6265, section 5.3).
 #[derive(Debug)]
 pub(crate) struct SharedNames<'a, W> {
     cookies: HashMap<(&'a str, &'a str), HashMap<CookiePlace, Writers<'a, W>>>,
 }
 
-/// The writers of a cookie for a host.
 #[derive(Debug)]
 struct Writers<'a, W> {
     all: Vec<(W, Since<'a>)>,
     oldest: Oldest<'a>,
 }
 
-/// Since when the sessions of a scope may have their cookie, as text that sorts by time, and the scope. Of two, the
-/// smaller one keeps the cookie's name.
+/// Since when a scope may have its cookie, as text that sorts by time, and the scope. The smaller one keeps the name.
 pub(crate) type Since<'a> = (&'a str, &'a str);
 
 /// Since when each scope has had its cookie: since the first of its writers.
@@ -75,7 +72,6 @@ impl<W> Default for SharedNames<'_, W> {
 }
 
 impl<'a, W: Copy + Eq + Hash> SharedNames<'a, W> {
-    /// Adds a cookie that `writer` writes at these places.
     pub(crate) fn add(
         &mut self,
         writer: W,
@@ -94,8 +90,8 @@ impl<'a, W: Copy + Eq + Hash> SharedNames<'a, W> {
         }
     }
 
-    /// The writers whose cookie an older scope writes as well, each with the oldest of these. The time is linear in the
-    /// number of hosts.
+    /// The writers whose cookie an older scope also writes, with the oldest of these, in time linear in the number of
+    /// hosts.
     pub(crate) fn shared(&self) -> HashMap<W, Since<'a>> {
         let mut shared: HashMap<W, Since<'a>> = HashMap::new();
         for hosts in self.cookies.values() {
@@ -123,12 +119,12 @@ impl<'a, W: Copy + Eq + Hash> SharedNames<'a, W> {
     }
 }
 
-/// Hosts that a cookie is written for: all of a Gateway, and a single one at any Gateway (`None`). Two Gateways may
-/// serve one host. But a wildcard has no hosts of other Gateways: a route could take the names of all cookies there.
+/// Hosts that a cookie is written for: all of a Gateway, and a single one at any Gateway (`None`), since two Gateways
+/// may serve one host. But a wildcard has no hosts of other Gateways: a route could take the names of all cookies
+/// there.
 pub(crate) type CookiePlace = (Option<ObjectName>, Hostname);
 
-/// The places of a cookie that is written for clients of these hosts of Gateways. With a domain, it is one cookie for
-/// all of the domain.
+/// The places of a cookie for clients of these hosts. With a domain, it is one cookie for all of the domain.
 pub(super) fn cookie_places<'a>(
     cookie: &CookieConfig,
     hosts: impl IntoIterator<Item = (ObjectName, &'a Hostname)>,
@@ -152,7 +148,6 @@ pub(crate) fn wider_places((gateway, host): &CookiePlace) -> impl Iterator<Item 
     wider.map(|wider| (gateway.clone(), wider))
 }
 
-/// A cookie that sessions of a scope write at a place.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WrittenCookie {
     pub(crate) name: String,
@@ -163,7 +158,6 @@ pub(crate) struct WrittenCookie {
 }
 
 impl WrittenCookie {
-    /// One for each of these places.
     pub(super) fn all(
         (since, scope): Since<'_>,
         places: BTreeSet<CookiePlace>,
@@ -178,7 +172,7 @@ impl WrittenCookie {
     }
 }
 
-/// Whether a host is in both sets. Of two hosts or wildcards with a host in common, one contains the other, so each is
+/// Whether a host is in both sets. One of two hosts or wildcards with a host in common contains the other, so each is
 /// looked up: comparing all pairs would take the product of both.
 pub(super) fn have_common_host(one: &BTreeSet<Hostname>, other: &BTreeSet<Hostname>) -> bool {
     let is_within = |host: &Hostname, others: &BTreeSet<Hostname>| {
@@ -292,9 +286,7 @@ mod tests {
             ]),
             gives_way
         );
-        // A client has both.
         assert!(shared(&[("a.example.com", domain, "1"), ("a.example.com", None, "2")]).is_empty());
-        // The host's own could be either, by RFC 6265.
         assert_eq!(
             shared(&[("a.example.com", domain, "1"), ("example.com", None, "2")]),
             gives_way

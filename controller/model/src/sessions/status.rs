@@ -1,14 +1,14 @@
 //! The status of policies and backends, by GEP-713.
 //!
-//! - The ancestors are the Gateways whose routes name the targets of the policy, as valid backends or not. A policy
-//!   without such a route gets no entry: "implementations MUST ONLY populate ancestor status for the Ancestor resources
-//!   they are responsible for". What is wrong with it becomes an Event.
+//! - The ancestors are the Gateways whose routes name the targets, as valid backends or not. Without such a route there
+//!   is no entry: "implementations MUST ONLY populate ancestor status for the Ancestor resources they are responsible
+//!   for". Its problems become an Event.
 //! - `Accepted` is false with `Invalid`, `TargetNotFound`, or `Conflicted` (on all rules of the Gateway, an older
 //!   policy has each of its targets, or its session name). Then there is no `Programmed`.
-//! - `Programmed` is set only if there is more to say than what Envoys acknowledge: false with `Overridden` if no rule
-//!   of the Gateway has the policy's sessions, or with `Invalid` if no rule can have them, and true with
-//!   `PartiallyProgrammed` if some rules do not have them, some fields are not supported, or an upgrade took fields
-//!   whose values are not known.
+//! - `Programmed` is there only if there is more to say than what Envoys acknowledge: false with `Overridden` if no
+//!   rule of the Gateway has the policy's sessions, or `Invalid` if none can have them, and true with
+//!   `PartiallyProgrammed` if some rules do not have them, some fields are not supported, or an upgrade took unknown
+//!   values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,10 +16,9 @@ use crate::problem::{Problem, joined};
 use crate::reports::{AncestorReport, Condition, PolicyReport};
 use limpet_api::{Kind, Meta, ObjectName, ParentRef};
 
-/// The maximum number of rules or Services that a message lists.
+/// Rules or Services in a message.
 const MAX_LISTED: usize = 4;
 
-/// The Gateway as an ancestor.
 pub(crate) fn ancestor(gateway: &ObjectName, conditions: Vec<Condition>) -> AncestorReport {
     AncestorReport {
         ancestor_ref: ParentRef {
@@ -41,13 +40,11 @@ pub(super) fn report(meta: &Meta, ancestors: impl IntoIterator<Item = AncestorRe
     }
 }
 
-/// `Accepted: False`, with all problems.
 pub(super) fn invalid(problems: &[Problem]) -> Condition {
     Condition::fails("Accepted", "Invalid", joined(problems))
 }
 
-/// What to say of `sessionPersistence` where release 1.7 of the Gateway API deprecates it. `services`: where its
-/// sessions are.
+/// The note where release 1.7 of the Gateway API deprecates `sessionPersistence`. `services`: where its sessions are.
 pub(super) fn deprecated(what: &str, services: impl Iterator<Item = ObjectName>) -> Option<String> {
     let services: BTreeSet<String> = services.map(|name| name.to_string()).collect();
     let mut listed: Vec<&str> = services.iter().map(String::as_str).take(MAX_LISTED).collect();
@@ -69,12 +66,10 @@ pub(super) fn deprecated(what: &str, services: impl Iterator<Item = ObjectName>)
 pub(crate) struct Remarks(BTreeMap<String, BTreeSet<String>>);
 
 impl Remarks {
-    /// `text` about `subject`.
     pub(crate) fn add(&mut self, text: String, subject: String) {
         self.0.entry(text).or_default().insert(subject);
     }
 
-    /// One sentence.
     pub(crate) fn say(&mut self, sentence: String) {
         self.0.entry(sentence).or_default();
     }

@@ -8,12 +8,12 @@ use limpet_model::endpoints::Readiness;
 use limpet_model::reports::{ConditionStatus::False, GatewayReport};
 use limpet_model::{ManagedEnvoys, Objects, Settings, build, envoys_name};
 
-/// The Gateway `shop/web` with these fields, and its Service with these, if there is one; and whether it is served.
+/// The Gateway `shop/web` and its Service with these fields; and whether it is served.
 fn gateway(fields: &str, service: Option<(&str, &[&str])>) -> (GatewayReport, bool) {
     changed_gateway(fields, service, |_, _| ())
 }
 
-/// The same with changed objects. The second argument is the name of its Service.
+/// The second argument is the name of its Service.
 fn changed_gateway(
     fields: &str,
     service: Option<(&str, &[&str])>,
@@ -55,8 +55,8 @@ spec: {{gatewayClassName: limpet, listeners: [{{name: http, port: 80, protocol: 
     (Arc::unwrap_or_clone(report), graph.gateways.contains_key(&name))
 }
 
-/// The Gateway with a Service of the type `NodePort` with these `externalIPs`, whose pods are ready on these nodes, and
-/// what is known of nodes.
+/// A Service of the type `NodePort` with these `externalIPs`, whose pods are ready on these nodes, and what is known of
+/// nodes.
 fn on_nodes(
     external: &str,
     fields: &str,
@@ -82,7 +82,6 @@ fn on_nodes(
     changed_gateway(fields, Some((&service, &[])), change).0
 }
 
-/// Addresses as texts.
 fn values(report: &GatewayReport) -> Vec<&str> {
     let addresses = report.addresses.iter().flatten();
     addresses.map(|address| address.value.as_str()).collect()
@@ -262,6 +261,5 @@ fn a_gateway_without_a_ready_envoy_is_not_programmed() {
         "Pending",
         &["No pod of Service limpet-system/", " is ready"],
     );
-    // Not looked at yet.
     assert_eq!(gateway("", balancer).0.unready, None);
 }

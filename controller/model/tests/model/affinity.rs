@@ -6,7 +6,7 @@ use super::{SHOP, built, forward, objects, routes};
 use limpet_model::graph::{Balance, Cluster, ClusterName, Graph, HashOn, Route, Session};
 use limpet_model::{Gateways, Reports, Settings, build};
 
-/// The Service `shop/v1` with affinity and two ports; `config`: its `sessionAffinityConfig`.
+/// `config`: its `sessionAffinityConfig`.
 fn affine(config: &str) -> String {
     let plain = "metadata: {namespace: shop, name: v1}\nspec: {ports: [{name: web, port: 80}]}";
     let affine = format!(
@@ -17,7 +17,6 @@ fn affine(config: &str) -> String {
     SHOP.replace(plain, &affine)
 }
 
-/// A route of `shop/web` whose rules lead to these backends.
 fn route(name: &str, rules: &[&str]) -> String {
     let rules: Vec<String> = rules.iter().map(|rule| format!("{{{rule}}}")).collect();
     format!(
@@ -47,7 +46,6 @@ fn cluster<'g>(graph: &'g Graph, name: &str) -> &'g Cluster {
     &graph.clusters[&ClusterName(name.into())]
 }
 
-/// The scope of the sessions of a cluster, and their policy.
 fn session(graph: &Graph, name: &str) -> Option<(String, Value)> {
     let used = cluster(graph, name).session.as_ref()?;
     Some((
@@ -94,7 +92,6 @@ fn the_address_holds_the_sessions_of_a_service_with_affinity() {
     }
 }
 
-/// As with kube-proxy: whatever leads to a port of the Service, and each port on its own.
 #[test]
 fn rules_share_the_sessions_of_a_services_port() {
     let (to_v1, split) = (format!("backendRefs: [{V1}]"), format!("backendRefs: [{V1}, {V2}]"));
@@ -138,7 +135,6 @@ spec: {targetRefs: [{group: '', kind: Service, name: v1}], sessionPersistence: {
     assert!(graph.policies.values().all(|policy| policy.source.is_none()));
 }
 
-/// The annotation of a policy asks for the same, for a rule.
 #[test]
 fn the_address_chooses_where_an_annotation_says_so() {
     let policy = "
@@ -196,7 +192,7 @@ spec:
     assert_eq!(scope, Some(("xbackend/shop/blue".to_owned(), json!({}))));
 }
 
-/// Fences are those of the routes of one namespace, and of the namespace in a session's scope.
+/// Fences are for the routes of one namespace, and of the namespace in a session's scope.
 #[test]
 fn the_services_own_namespace_leads_to_it_as_well() {
     let grant = "

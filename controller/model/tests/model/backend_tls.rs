@@ -7,7 +7,6 @@ use limpet_model::{Authorities, Gateways, Reports, Settings, build};
 
 use super::{CLASS, SHOP, condition, expect, forward, objects, of_type, routes};
 
-/// The ConfigMaps `ca` and `other` have authorities, and `empty` has none.
 const AUTHORITIES: &str = "
 kind: ConfigMap
 metadata: {namespace: shop, name: ca}
@@ -30,7 +29,6 @@ spec:
 
 const VALID: &str = "{hostname: v1.internal, caCertificateRefs: [{group: '', kind: ConfigMap, name: ca}]}";
 
-/// A policy of this age for this target.
 fn policy(name: &str, created: u8, target: &str, validation: &str) -> String {
     format!(
         "
@@ -55,7 +53,6 @@ fn tls(graph: &Graph) -> Option<&BackendTls> {
     clusters.next().expect("a cluster").tls.as_ref()
 }
 
-/// The authorities of that cluster, which are no system's.
 fn certificates(graph: &Graph) -> &Authorities {
     match tls(graph).map(|tls| &tls.authorities) {
         Some(TrustedAuthorities::Certificates(authorities)) => authorities,
@@ -63,7 +60,7 @@ fn certificates(graph: &Graph) -> &Authorities {
     }
 }
 
-/// Checks that requests are answered with 500, and that the route's status has these words.
+/// Requests are answered with 500, and the route's status has these words.
 #[track_caller]
 fn expect_refused(graph: &Graph, reports: &Reports, words: &str) {
     let action = &routes(graph)[0].action;
@@ -73,7 +70,6 @@ fn expect_refused(graph: &Graph, reports: &Reports, words: &str) {
     assert!(graph.clusters.is_empty());
 }
 
-/// A condition of a policy for the Gateway `web`.
 fn status<'a>(reports: &'a Reports, policy: &str, kind: &str) -> &'a Condition {
     let report = &reports.backend_tls_policies[&ObjectName::new("shop", policy)];
     assert_eq!(report.ancestors.len(), 1, "{report:?}");
@@ -210,7 +206,6 @@ fn an_invalid_policy_refuses_its_backend() {
             "",
             "subjectAltNames[0]",
         ),
-        // It may demand more than is known.
         (
             "{hostname: a, wellKnownCACertificates: System, pinnedKeys: [x]}",
             "Invalid",
@@ -402,7 +397,6 @@ fn the_oldest_policy_of_a_target_counts() {
         &[],
     );
 
-    // A younger one may demand less, so it does not replace one that is invalid.
     let (graph, reports) = built(&format!("{young}{}", old("{hostname: old.internal}")));
     expect_refused(&graph, &reports, "BackendTLSPolicy shop/b");
     expect(
@@ -443,7 +437,6 @@ fn a_policy_for_a_port_wins_over_one_for_the_service() {
     );
 }
 
-/// It may mean any of them.
 #[test]
 fn a_policy_for_no_port_lets_none_be_reached_in_plain_text() {
     let of_port = policy("port", 2, "name: v1, sectionName: other", VALID);
@@ -592,7 +585,6 @@ fn another_control_plane_follows_the_policies_itself() {
     assert!(reports.backend_tls_policies.is_empty());
 }
 
-/// The targets answered 500 with the right to read the ConfigMap.
 #[test]
 fn a_backend_is_verified_by_the_last_valid_authorities() {
     let all = format!("{CLASS}{SHOP}{AUTHORITIES}{}", policy("tls", 1, "name: v1", VALID));

@@ -52,7 +52,6 @@ fn report<'r>(reports: &'r Reports, name: &str) -> &'r IngressRouteReport {
     &reports.ingress_routes[&ObjectName::new("shop", name)]
 }
 
-/// A root of `<name>.example` with these routes.
 fn root(name: &str, routes: &str) -> String {
     format!(
         "kind: IngressRoute\nmetadata: {{namespace: shop, name: {name}}}\n\
@@ -62,7 +61,6 @@ fn root(name: &str, routes: &str) -> String {
 
 const COOKIE: &str = "{match: /, services: [{name: web, port: 80, strategy: Cookie}]}";
 
-/// The names of policies and scopes, by route.
 fn sessions(graph: &Graph) -> Vec<(Text, Text, Text)> {
     let routes = hosts(graph).into_iter().flat_map(|host| &host.routes);
     let used = routes.filter_map(|route| match &route.action {
@@ -102,20 +100,17 @@ fn names_of_objects_and_routes_end_no_session() {
     let services = "services: [{name: web, port: 80, strategy: Cookie}]";
     let before = scope_of(&root("web", COOKIE));
     assert_eq!(before, "contour/shop/web.example/web:80");
-    // Another root, another match.
     let other = format!(
         "kind: IngressRoute\nmetadata: {{namespace: shop, name: other}}\n\
          spec: {{{host}, routes: [{{match: /shop, {services}}}]}}\n"
     );
     assert_eq!(scope_of(&other), before);
-    // A canary behind the first service, and another health check.
     let canary = root(
         "web",
         "{match: /, services: [{name: web, port: 80, strategy: Cookie, healthCheck: {path: /}}, \
          {name: canary, port: 80, strategy: Cookie, weight: 1}]}",
     );
     assert_eq!(scope_of(&canary), before);
-    // A vertex.
     let delegated = format!(
         "{}kind: IngressRoute\nmetadata: {{namespace: shop, name: vertex}}\n\
          spec: {{routes: [{{match: /, {services}}}]}}\n",
@@ -124,7 +119,6 @@ fn names_of_objects_and_routes_end_no_session() {
     assert_eq!(scope_of(&delegated), before);
 }
 
-/// A class, and a Gateway for routes of the Gateway API.
 const GATEWAY: &str = "
 kind: GatewayClass
 metadata: {name: limpet}
@@ -136,7 +130,6 @@ spec: {gatewayClassName: limpet, listeners: [{name: http, port: 80, protocol: HT
 ---
 ";
 
-/// Clients of one host, which may come to the Envoys of both, keep one cookie of a name.
 #[test]
 fn routes_of_two_kinds_ended_each_others_sessions() {
     let sticky = "strategy: StickySession, stickySessionConfig: {cookie: {name: s}}";
@@ -159,7 +152,6 @@ spec:
         let cookies = graph.policies.values().filter_map(|policy| policy.cookie.as_ref());
         let renamed: Vec<bool> = cookies
             .filter(|cookie| cookie.per_scope)
-            // As Contour's cookie had it.
             .map(|cookie| cookie.forward)
             .collect();
         assert_eq!((graph.policies.len(), renamed), (2, vec![is_ours_renamed]));
@@ -285,7 +277,6 @@ spec: {virtualhost: {fqdn: none.example, tls: {}}}
     assert_eq!(names, ["certificates/wildcard", "shop/own"].map(String::from).into());
 }
 
-/// A fence holds for the second part of a scope.
 #[test]
 fn addresses_are_watched_for_the_scopes_that_lead_to_them() {
     let (graph, _) = built(&root("web", COOKIE));
@@ -326,7 +317,6 @@ fn the_order_of_objects_does_not_matter() {
     }
 }
 
-/// What anybody may write into fields that the definition keeps.
 #[test]
 fn descriptions_and_notes_are_bounded() {
     let names: Vec<String> = (0..2000).map(|number| format!("root-{number}")).collect();
@@ -355,7 +345,7 @@ fn descriptions_and_notes_are_bounded() {
     assert!(text.starts_with(start) && text.ends_with('…'), "{text}");
 }
 
-/// The best time of three builds, since other processes use the machine, too.
+/// The best of three builds, since other processes use the machine.
 #[allow(clippy::disallowed_methods, reason = "a test may measure time")]
 fn time(objects: &Objects) -> Duration {
     let build = |_| {
@@ -366,8 +356,7 @@ fn time(objects: &Objects) -> Duration {
     (0..3).map(build).min().expect("three")
 }
 
-/// As many rules of `HTTPRoute`s are the measure. Each object has a host and a session of its own.
-/// Takes seconds: what is quadratic shows with thousands of objects only.
+/// Rules of `HTTPRoute`s are the measure. Takes seconds: what is quadratic shows with thousands of objects only.
 #[test]
 fn thousands_of_objects_build_as_fast_as_thousands_of_rules() {
     const COUNT: usize = 5000;
@@ -398,7 +387,6 @@ fn thousands_of_objects_build_as_fast_as_thousands_of_rules() {
     );
 }
 
-/// Each route for each of its hosts, with what the fields of its sessions came from.
 #[test]
 fn the_routes_of_an_object_are_explained() {
     let sticky = "{match: /, services: [{name: web, port: 80, strategy: RoundRobin}, {name: canary, port: 80, \
@@ -461,7 +449,6 @@ fn the_routes_of_an_object_are_explained() {
     assert_eq!(sticky.destinations[1].hash.as_deref().map(str::len), Some(8));
 }
 
-/// The host was `not found` with the right to read its Secret.
 #[test]
 fn a_host_is_served_with_the_last_valid_certificate() {
     let manifests = "

@@ -18,7 +18,6 @@ struct Row {
     default: Option<String>,
 }
 
-/// The rows of the page's table.
 fn rows() -> Vec<Row> {
     let mut lines = PAGE.lines();
     lines
@@ -41,12 +40,11 @@ fn rows() -> Vec<Row> {
     .collect()
 }
 
-/// What stands between backticks.
 fn code(cell: &str) -> Vec<String> {
     cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// The policies that a rule with sessions of its own has, where its route has this annotation, and its session.
+/// The policies and the session of a rule with its own sessions, whose route has this annotation.
 fn policies(annotation: Option<(&str, &str)>, secure: SecureConfig) -> (BTreeMap<String, PolicyConfig>, Session) {
     let annotations = annotation.map_or_else(String::new, |(name, value)| {
         format!("session.limpet.dev/{name}: '{value}'")
@@ -91,7 +89,6 @@ spec:
     )
 }
 
-/// What the status of a policy with this annotation says was expected.
 fn expected(name: &str, value: &str) -> String {
     let manifests = format!(
         "{CLASS}{SHOP}
@@ -108,7 +105,6 @@ spec: {{parentRefs: [{{name: web}}], rules: [{{backendRefs: [{{name: v1, port: 8
     let accepted = of_type(&report.ancestors[0].conditions, "Accepted");
     assert_eq!(accepted.reason, "Invalid", "{name}: {value}: {accepted:?}");
     let (_, expected) = accepted.message.split_once("expected ").expect("what was expected");
-    // What follows may say what is wrong with it.
     let (expected, _) = expected.split_once(", found ").expect("what was found");
     expected.to_owned()
 }
@@ -125,13 +121,11 @@ fn the_page_names_each_annotation_and_no_other() {
 #[test]
 fn the_page_names_each_value_of_an_annotation() {
     for row in rows() {
-        // A domain name is no list of values.
         if row.values.is_empty() {
             assert_eq!(row.name, "domain");
             continue;
         }
         let expected = expected(&row.name, "of-nobody");
-        // What is there for YAML is an example.
         if expected.contains("YAML") {
             let (example, words) = row.values.split_last().expect("values");
             let words = words.join(", ");
@@ -143,7 +137,6 @@ fn the_page_names_each_value_of_an_annotation() {
             .fold(vec![expected.as_str()], |parts, separator| {
                 parts.into_iter().flat_map(|part| part.split(separator)).collect()
             });
-        // "a status from 400"
         let values: BTreeSet<&str> = expected.iter().filter_map(|part| part.split(' ').next_back()).collect();
         let documented: BTreeSet<&str> = row.values.iter().map(String::as_str).collect();
         assert_eq!(documented, values, "{}", row.name);
@@ -161,7 +154,6 @@ fn the_pages_default_of_an_annotation_changes_nothing() {
             };
             let annotated = policies(Some((&row.name, value)), secure);
             let is_default = annotated == policies(None, secure);
-            // Of the range of statuses, the default is none of the ends.
             assert_eq!(is_default, row.default.as_ref() == Some(value), "{}: {value}", row.name);
         }
         if let Some(default) = &row.default {
@@ -172,7 +164,6 @@ fn the_pages_default_of_an_annotation_changes_nothing() {
     }
 }
 
-/// The page says that `sessionDefaults` has a field for each annotation.
 #[test]
 fn each_annotation_has_a_default_of_the_same_name() {
     let defaults = serde_json::to_value(SessionFields::default()).expect("defaults have a form in JSON");

@@ -1,4 +1,4 @@
-//! `EnvoyDeployment`: the type, the definition, the table of the page and the chart's values have the same fields.
+//! `EnvoyDeployment`: the type, the definition, the page's table and the chart's values have the same fields.
 
 use std::collections::BTreeSet;
 
@@ -13,10 +13,10 @@ const DEFINITION: &str = include_str!("../../../deploy/chart/files/crds/envoydep
 const VALUES: &str = include_str!("../../../deploy/chart/values.schema.json");
 const PAGE: &str = include_str!("../../../../docs/reference/envoy-deployment.md");
 
-/// What a field may have whose content is not ours.
+/// A field whose content is not ours.
 const ANY: &str = "any";
 
-/// An object with every field. It does not compile without a new one.
+/// Does not compile without a new field.
 fn full() -> EnvoyDeploymentSpec {
     let text = || Some("a".to_owned());
     let object = || Map::from_iter([(ANY.to_owned(), Value::Null)]);
@@ -66,7 +66,6 @@ fn full() -> EnvoyDeploymentSpec {
     }
 }
 
-/// The paths of the fields that the type has.
 fn of_type() -> BTreeSet<String> {
     fn walk(value: &Value, path: &str, found: &mut BTreeSet<String>) {
         match value.as_object().filter(|fields| !fields.contains_key(ANY)) {
@@ -90,7 +89,7 @@ fn definition() -> Value {
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"].clone()
 }
 
-/// The paths of the fields that a schema has. Where the type has no more fields, the schema may.
+/// Where the type has no more fields, the schema may have some.
 fn of_schema(schema: &Value, known: &BTreeSet<String>) -> BTreeSet<String> {
     fn walk(schema: &Value, path: &str, known: &BTreeSet<String>, found: &mut BTreeSet<String>) {
         match schema["properties"].as_object().filter(|_| !known.contains(path)) {
@@ -141,7 +140,7 @@ fn type_definition_and_page_have_the_same_fields() {
     }
 }
 
-/// The schema in the words of JSON Schema, as the chart has it. What CEL says has no words there.
+/// The chart's JSON Schema, without CEL.
 fn translated(schema: &Value) -> Value {
     match schema {
         Value::Array(items) => items.iter().map(translated).collect(),
@@ -151,7 +150,7 @@ fn translated(schema: &Value) -> Value {
             for (name, value) in fields {
                 let value = match name.as_str() {
                     "description" | "format" | "anyOf" => continue,
-                    // Numbers with a point are quantities as well; a definition has no words for them.
+                    // Numbers with a point are also quantities; a definition has no words for them.
                     "x-kubernetes-int-or-string" => {
                         all.insert("anyOf".to_owned(), json!([{"type": "number"}, {"type": "string"}]));
                         continue;
@@ -174,7 +173,6 @@ fn translated(schema: &Value) -> Value {
     }
 }
 
-/// The schema with its definitions in their places.
 fn resolved(schema: &Value, definitions: &Value) -> Value {
     match schema {
         Value::Array(items) => items.iter().map(|item| resolved(item, definitions)).collect(),

@@ -1,4 +1,4 @@
-//! Who runs the Envoys of a Gateway, and how.
+//! The Envoys of Gateways, and how they are run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,6 @@ use serde_json::json;
 
 const REFERENCE: &str = "infrastructure: {parametersRef: {group: limpet.dev, kind: EnvoyDeployment, name: own}}";
 
-/// In the controller's namespace, with five pods by default.
 fn managed() -> Settings {
     Settings {
         managed: Some(ManagedEnvoys {
@@ -44,7 +43,7 @@ struct Built {
     is_served: bool,
 }
 
-/// The Gateway `shop/web`, whose parameters are `shop/own` and those of its class `system/class`.
+/// `shop/web`, with the parameters `shop/own`, and `system/class` of its class.
 fn with(class: &str, own: &str, settings: &Settings) -> Built {
     gateway(
         &format!(
@@ -315,12 +314,10 @@ fn the_port_of_metrics_is_of_no_listener_and_not_envoys_own() {
     );
     assert_eq!(port(with("", "", &metrics_by_default(9102))), Some(9102));
     assert_eq!(port(with("", "", &managed())), None);
-    // Who runs Envoys by hand says it to them.
     let by_hand = with("metricsPort: 80", "managed: false", &managed());
     assert!(of_type(&by_hand.conditions, "Accepted").is_true());
 }
 
-/// All Gateways wait for the build that has them in its hands.
 #[test]
 fn a_part_of_the_parameters_that_is_too_large_is_refused() {
     let long = format!("pod: {{labels: {{a: {}}}}}", "x".repeat(70_000));
@@ -352,18 +349,17 @@ fn a_part_of_the_parameters_that_is_too_large_is_refused() {
     }
 }
 
-/// The namespace of the controller has its keys.
 #[test]
 fn a_gateway_runs_no_programs_in_the_controllers_namespace() {
     for (own, field) in [
         ("envoy: {image: a}", "spec.envoy.image"),
         ("limpet: {image: a}", "spec.limpet.image"),
         ("pod: {imagePullSecrets: [{name: a}]}", "spec.pod"),
-        // What others run in such pods: `sidecar.istio.io/proxyImage`, for example.
+        // Others run programs in such pods, by `sidecar.istio.io/proxyImage` for example.
         ("pod: {annotations: {a: b}}", "spec.pod"),
-        // Whom Services and policies of that namespace select.
+        // Services and policies of that namespace select them.
         ("pod: {labels: {a: b}}", "spec.pod"),
-        // Nodes whose owners read the memory of pods.
+        // Owners of nodes read the memory of pods.
         ("pod: {nodeSelector: {a: b}}", "spec.pod"),
         ("pod: {tolerations: [{operator: Exists}]}", "spec.pod"),
         ("pod: {affinity: {nodeAffinity: {}}}", "spec.pod"),
@@ -386,7 +382,6 @@ fn a_gateway_runs_no_programs_in_the_controllers_namespace() {
     }
 }
 
-/// Others act on them with the rights of that namespace: a role for a `ServiceAccount`, a host name for a Service.
 #[test]
 fn in_another_namespace_a_gateway_gets_what_is_listed_alone() {
     const ROLE: &str = "eks.amazonaws.com/role-arn";
@@ -447,7 +442,6 @@ fn in_another_namespace_a_gateway_gets_what_is_listed_alone() {
     assert_eq!(message, "Listeners that do not serve: tls");
 }
 
-/// A condition has an end.
 #[test]
 fn of_many_names_that_are_left_out_some_are_told() {
     let names: Vec<String> = (0..100).map(|index| format!("a{index:03}: b")).collect();

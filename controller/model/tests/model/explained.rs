@@ -1,4 +1,4 @@
-//! Why rules have their sessions: who counts, and what each field came from.
+//! Why rules have their sessions, with the origin of each field.
 
 use limpet_api::{Kind, ObjectName, ObjectRef};
 use limpet_model::explanation::{FieldExplanation, RuleExplanation};
@@ -58,7 +58,6 @@ fn expect(rule: &RuleExplanation, name: &str, value: &Value, from: &str) {
     assert_eq!((&field.value, field.from.to_string().as_str()), (value, from), "{name}");
 }
 
-/// Who might decide, each with whether it counts and why.
 fn contenders(rule: &RuleExplanation) -> Vec<(&str, bool, &str)> {
     let all = rule.contenders.iter();
     all.map(|one| (one.who.as_str(), one.counts, one.why.as_str()))
@@ -95,7 +94,6 @@ fn every_field_names_what_it_came_from() {
             json!(true),
             format!("{policy}: annotation session.limpet.dev/strict"),
         ),
-        // The route's counts over the policy's.
         (
             "cookie.sameSite",
             json!("None"),
@@ -126,7 +124,6 @@ fn every_field_names_what_it_came_from() {
     assert!(!rule.is_called("shop"));
 }
 
-/// What is told is what the filter gets.
 #[test]
 fn every_field_has_the_value_of_the_policy() {
     let annotations = "session.limpet.dev/path: route, session.limpet.dev/move: '{header: x-move}'";
@@ -278,7 +275,6 @@ fn what_cannot_be_followed_is_a_problem_of_the_rule() {
             "the route's annotations cannot be followed, so there are no sessions"
         )
     );
-    // Elsewhere, nothing is explained.
     let elsewhere = route("", TO_V1).replace("name: web", "name: gone");
     assert!(explained(&elsewhere).is_empty());
     assert!(explained(&route("", TO_V1))[0].sessions().next().is_none());

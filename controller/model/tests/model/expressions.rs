@@ -1,4 +1,4 @@
-//! Regular expressions of routes: what becomes of a rule, and what a route may have of them.
+//! Regular expressions of routes, and their limits.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,6 @@ fn answers_500(route: &Route) -> bool {
     matches!(route.action, Action::Respond { status: 500, .. })
 }
 
-/// The forms with which one route stopped all others of a Gateway.
 #[test]
 fn a_rule_with_a_refused_expression_answers_with_500() {
     for (value, word, prefix) in [
@@ -57,12 +56,11 @@ fn a_rule_with_a_refused_expression_answers_with_500() {
         assert!(answers_500(bad), "{value}");
         assert_eq!(bad.matches.path, PathMatch::Prefix(prefix.to_owned()), "{value}");
     }
-    // Envoy refuses a prefix with a fragment.
     let (graph, _) = with_rules(&format!("{}{GOOD}", path("/a#b/[")));
     assert_eq!(routes(&graph).len(), 1);
 }
 
-/// Other conditions may be what keeps the rule from taking requests of others, so it comes behind all of them.
+/// Other conditions may keep the rule from taking requests of others, so it comes behind all of them.
 #[test]
 fn what_a_refused_expression_may_mean_comes_last() {
     let rules = format!(
@@ -103,7 +101,6 @@ fn expressions_reach_the_graph_translated() {
     assert_eq!(found.query["q"], ValueMatch::Regex("[0-9A-Z_a-z]".to_owned()));
 }
 
-/// Objects that come from files have passed no schema.
 #[test]
 fn services_and_methods_of_grpc_are_names() {
     for (method, word) in [
@@ -151,7 +148,6 @@ fn repeated(count: usize, rule: impl Fn(usize) -> String) -> String {
     (0..count).map(rule).collect()
 }
 
-/// One rule with as many matches on this expression.
 fn matches(count: usize, expression: &str) -> String {
     let found = format!("{{headers: [{{name: a, type: RegularExpression, value: '{expression}'}}]}}, ");
     format!(
@@ -160,7 +156,6 @@ fn matches(count: usize, expression: &str) -> String {
     )
 }
 
-/// One rule whose CORS filter has as many origins that stand for many.
 fn origins(count: usize, first: usize) -> String {
     let origins: Vec<_> = (first..first + count)
         .map(|number| format!("'https://*.o{number}.example'"))
@@ -234,7 +229,6 @@ spec:
         ));
         let accepted = condition(&reports, "Accepted");
         expect(accepted, False, "UnsupportedValue", &["spec.rules: expected ", words]);
-        // Said once, not for each rule.
         assert_eq!(accepted.message.matches("spec.rules: ").count(), 1, "{accepted:?}");
         let [large, other, ..] = hosts(&graph)[..] else {
             panic!("{words}: expected two hosts, found {:?}", hosts(&graph))
@@ -244,7 +238,6 @@ spec:
     }
 }
 
-/// It took as long as 50,000 rules.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "a test may measure time")]
 fn a_route_of_large_expressions_costs_a_build_little() {
@@ -265,7 +258,6 @@ spec:
             drop(build(&objects, &Settings::default()));
             start.elapsed()
         };
-        // The first run fills the cache.
         (0..5).map(|_| once()).min().unwrap_or(Duration::MAX)
     };
     let small = time(&|rule| format!("[a-c]{{{}}}", rule + 1));

@@ -37,7 +37,6 @@ fn built(manifests: &str) -> (Graph, Reports) {
 }
 
 fn gateway(name: &str, class: &str) -> String {
-    // With fields for which our own Gateway would be refused.
     format!(
         "
 kind: Gateway
@@ -196,7 +195,6 @@ fn what_an_output_cannot_give_is_said_where_it_was_asked_for() {
         let of_policy = programmed(&reports).map(|condition| (condition.is_true(), condition.message.clone()));
         (of_policy, of_route)
     };
-    // The third rule has its own `sessionPersistence`, so the policy is overridden there.
     let (overridden, none) = told(&[]);
     let (holds, before) = overridden.expect("overridden on one rule");
     assert!(holds && none.is_none(), "{before}");
@@ -226,7 +224,6 @@ fn a_gateway_whose_class_is_not_there_is_named() {
     for part in ["shop/web", "missing", "example.com/theirs"] {
         assert!(accepted.message.contains(part), "{accepted:?}");
     }
-    // An existing class has a controller, which reports on its Gateways.
     let (_, reports) = built(&format!("{}{route}", gateway("web", "limpet")));
     assert!(policy(&reports).ancestors.is_empty());
 }

@@ -3,7 +3,7 @@ use limpet_api::ObjectName;
 use limpet_model::reports::{ConditionStatus, GatewayReport, ListenerReport};
 use limpet_model::{Graph, Reports, Settings, build};
 
-/// Builds a Gateway `shop/web` with these listeners, and the Secrets `shop/good`, `shop/broken` and `certs/good`.
+/// Builds `shop/web` with these listeners, and the Secrets `shop/good`, `shop/broken` and `certs/good`.
 fn with_listeners(listeners: &str) -> (Graph, Reports) {
     built(&format!(
         "
@@ -29,7 +29,6 @@ fn report(reports: &Reports) -> &GatewayReport {
     &reports.gateways[&ObjectName::new("shop", "web")]
 }
 
-/// The ports that serve.
 fn ports(graph: &Graph) -> Vec<u16> {
     graph.gateways[&ObjectName::new("shop", "web")]
         .ports
@@ -413,7 +412,6 @@ spec:
     );
 }
 
-/// The listener went with the right to read its Secret.
 #[test]
 fn a_listener_serves_with_the_last_valid_certificate() {
     let manifests = format!(

@@ -27,7 +27,7 @@ fn hostnames_meet() {
     }
 }
 
-/// The hosts of a route with these hostnames at each listener, as `listener: hosts`.
+/// The hosts of a route at each listener, as `listener: hosts`.
 fn served(listeners: &str, hostnames: &str) -> Vec<String> {
     let (graph, _) = built(&format!(
         "

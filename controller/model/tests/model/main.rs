@@ -44,7 +44,7 @@ spec: {controllerName: limpet.dev/controller}
 ---
 ";
 
-/// Builds these manifests and a GatewayClass `limpet`.
+/// Builds these manifests with a GatewayClass `limpet`.
 fn built(manifests: &str) -> (Graph, Reports) {
     build(&objects::read(&format!("{CLASS}{manifests}")), &Settings::default())
 }
@@ -67,12 +67,12 @@ spec: {ports: [{name: web, port: 80}]}
 ---
 ";
 
-/// Builds an HTTPRoute `shop/shop` for all hosts with these rules.
+/// Builds an HTTPRoute `shop/shop` for all hosts.
 fn with_rules(rules: &str) -> (Graph, Reports) {
     with_hosts(&[], rules)
 }
 
-/// Builds an HTTPRoute `shop/shop` for these hosts with these rules.
+/// Builds an HTTPRoute `shop/shop`.
 fn with_hosts(hosts: &[String], rules: &str) -> (Graph, Reports) {
     let hosts = hosts.join(", ");
     built(&format!(
@@ -114,7 +114,7 @@ fn forward(route: &Route) -> &Forward {
     forward
 }
 
-/// The condition of this type of the route `shop/shop` for its first parent.
+/// A condition of the route `shop/shop` for its first parent.
 fn condition<'a>(reports: &'a Reports, kind: &str) -> &'a Condition {
     let report = &reports.http_routes[&ObjectName::new("shop", "shop")];
     of_type(&report.parents[0].conditions, kind)
@@ -127,7 +127,7 @@ fn of_type<'a>(conditions: &'a [Condition], kind: &str) -> &'a Condition {
         .unwrap_or_else(|| panic!("no {kind} in {conditions:?}"))
 }
 
-/// Checks the status and reason of a condition, and words of its message.
+/// `words`: of its message.
 #[track_caller]
 fn expect(condition: &Condition, status: ConditionStatus, reason: &str, words: &[&str]) {
     assert_eq!((condition.status, condition.reason), (status, reason), "{condition:?}");
@@ -140,7 +140,6 @@ fn expect(condition: &Condition, status: ConditionStatus, reason: &str, words: &
     }
 }
 
-/// Every message of the reports, with its kind.
 fn messages(reports: &Reports) -> Vec<String> {
     let ancestors = reports.session_policies.values().chain(reports.backends.values());
     let ancestors = ancestors.flat_map(|report| &report.ancestors);

@@ -1,5 +1,4 @@
-//! Objects that cannot be read, though the cluster's schema accepted them: the status of each says so, and no other
-//! object is affected.
+//! Objects that cannot be read, though the cluster's schema accepted them.
 
 use super::{CLASS, SHOP, built, condition, expect, forward, hosts, objects, of_type, routes, web};
 use limpet_api::ObjectName;
@@ -7,7 +6,6 @@ use limpet_model::graph::Session;
 use limpet_model::reports::{ConditionStatus, ParentReport};
 use limpet_model::{Graph, Reports, SessionPolicyKind, SessionPolicyName, Settings, build};
 
-/// The route `shop/shop` to `v1`, and these objects.
 fn beside_shop(manifests: &str) -> (Graph, Reports) {
     let manifests = format!(
         "{CLASS}{SHOP}
@@ -47,7 +45,6 @@ spec:
   - backendRefs: [{name: v1, port: 80, weight: -1}]
 ",
     );
-    // The first mistake is reported, here that of the parents. The other parents are read.
     let report = &reports.http_routes[&name("bad")];
     assert_eq!(report.observed_generation, 3);
     let [one, two] = &report.parents[..] else {

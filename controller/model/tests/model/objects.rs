@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use limpet_model::{Objects, SessionPolicyKind, SessionPolicyName};
 
-/// Reads documents of YAML. An object that cannot be read is an error in the test.
+/// An object that cannot be read is an error in the test.
 pub(crate) fn read(manifests: &str) -> Objects {
     let objects = read_any(manifests);
     let malformed = objects.malformed();
@@ -12,7 +12,6 @@ pub(crate) fn read(manifests: &str) -> Objects {
     objects
 }
 
-/// The same with objects that cannot be read.
 pub(crate) fn read_any(manifests: &str) -> Objects {
     let mut objects = Objects::default();
     for text in manifests.split("\n---\n").filter(|text| !text.trim().is_empty()) {
@@ -45,7 +44,7 @@ fn add(objects: &mut Objects, value: &Value) {
         "EnvoyDeployment" => insert!(envoy_deployments),
         "IngressRoute" => insert!(ingress_routes),
         "TLSCertificateDelegation" => insert!(certificate_delegations),
-        // Its data are taken for certificates; there are none without data.
+        // Its data are certificates, if any.
         "ConfigMap" => {
             let text = |field: &str| value["metadata"][field].as_str().unwrap_or_default();
             let authorities = value["data"]["ca.crt"].as_str().map(limpet_model::Authorities::of_pem);
@@ -72,7 +71,7 @@ fn add(objects: &mut Objects, value: &Value) {
                 .namespaces
                 .insert(value["metadata"]["name"].as_str().expect("a name").into(), labels);
         }
-        // A Secret becomes a certificate, or an invalid one if it has the annotation `broken`.
+        // Invalid with the annotation `broken`.
         "Secret" => {
             let text = |field: &str| value["metadata"][field].as_str().unwrap_or_default();
             let certificate = match value["metadata"]["annotations"]["broken"].as_str() {

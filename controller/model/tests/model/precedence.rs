@@ -1,7 +1,6 @@
 use super::{SHOP, built, routes};
 use limpet_model::graph::{PathMatch, Route};
 
-/// The rule names of the routes, in the order of the graph.
 fn order(manifests: &str) -> Vec<String> {
     let (graph, _) = built(&format!("{SHOP}{manifests}"));
     let rule = |route: &Route| route.rule.0.rsplit('/').next().unwrap_or_default().to_owned();
@@ -24,7 +23,6 @@ fn the_more_specific_match_comes_first() {
     let rule = |name: &str, matches: &str| {
         format!("{{name: {name}, matches: [{{{matches}}}], backendRefs: [{{name: v1, port: 80}}]}}")
     };
-    // From the last to the first.
     let rules = [
         rule("root", "path: {value: /}"),
         rule("query", "path: {value: /shop}, queryParams: [{name: a, value: b}]"),

@@ -22,7 +22,7 @@ spec:
     backendRefs: [{name: v1, port: 80}]
 ";
 
-/// The action for `shop.example`, if there is any, and the conditions of its route.
+/// The route of `shop.example`, with its conditions.
 fn served(serves: InPlace) -> (Option<Route>, Vec<(&'static str, ConditionStatus, String)>) {
     let mut objects = objects::read(&format!("{CLASS}{SHOP}{WILDCARD}"));
     let name = ObjectName::new("shop", "shop");

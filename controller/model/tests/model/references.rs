@@ -57,7 +57,7 @@ fn an_invalid_reference_keeps_its_weight() {
     }
 }
 
-/// Tokens name the clusters of a rule by a hash. That of both names is 715f2c6d.
+/// The hash of both names is 715f2c6d.
 #[test]
 fn a_second_backend_with_the_same_short_hash_is_refused() {
     let service = |name: &str| {
@@ -112,7 +112,6 @@ spec: {{parentRefs: [{{name: web}}], rules: [{{backendRefs: [{{name: till, names
     );
 }
 
-/// The status of a policy has room for 16 Gateways, the oldest ones.
 #[test]
 fn a_route_without_a_grant_took_all_places_in_the_status_of_anothers_policy() {
     let of_others = |name: usize| {
@@ -250,7 +249,6 @@ fn what_an_x_backend_cannot_be_is_told() {
             "{type: EndpointSelector, endpointSelector: {matchLabels: {a: b}}, port: {number: 80}, protocol: TCP}",
             "spec.protocol: expected",
         ),
-        // The definition wants TLS with it.
         (
             "{type: EndpointSelector, endpointSelector: {matchLabels: {a: b}}, port: {number: 80}, protocol: HTTP2}",
             "spec.protocol: expected H2C",
@@ -259,7 +257,6 @@ fn what_an_x_backend_cannot_be_is_told() {
             "{type: EndpointSelector, endpointSelector: {matchLabels: {a: b}}}",
             "spec.port: expected a port",
         ),
-        // Its Service would select nothing.
         (
             "{type: EndpointSelector, port: {number: 80}}",
             "spec.endpointSelector.matchLabels: expected a label",

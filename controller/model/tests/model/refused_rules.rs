@@ -45,7 +45,6 @@ fn a_route_without_a_rule_to_follow_is_not_accepted() {
         assert!(!has(&reports, "PartiallyInvalid"), "{rules}");
         // "Routes with any other value for the Accepted condition MUST NOT be included in this count."
         assert_eq!(attached(&reports), 0, "{rules}");
-        // It must not fall through to what another route does.
         let answers = routes(&graph)
             .iter()
             .filter(|route| route.matches.path != limpet_model::graph::PathMatch::Prefix("/c".to_owned()));
@@ -68,7 +67,6 @@ fn a_route_with_one_rule_to_follow_is_partially_invalid() {
     }
 }
 
-/// The backends may come, and the rule is right.
 #[test]
 fn a_route_whose_backends_are_missing_is_accepted() {
     let (_, reports) = with_rules("  - {backendRefs: [{name: gone, port: 80}]}");
@@ -185,7 +183,6 @@ fn a_large_header_for_each_match_and_host_took_all_memory() {
         let accepted = condition(&reports, "Accepted");
         expect(accepted, False, "UnsupportedValue", &words);
         assert_eq!(accepted.message.matches("spec.rules: ").count(), 1, "{accepted:?}");
-        // All other hosts have a virtual host without routes.
         let routes: Vec<_> = hosts(&graph).into_iter().flat_map(|host| &host.routes).collect();
         assert_eq!(routes.len(), host);
         for all in routes {

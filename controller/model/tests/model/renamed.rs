@@ -1,4 +1,4 @@
-//! Sessions that are renamed: tokens in their former carriers count further on.
+//! Renamed sessions: tokens in their former carriers still count.
 
 use serde_json::{Value, json};
 
@@ -21,13 +21,11 @@ fn route(annotations: &str, rules: &[String]) -> String {
         .replace("RULES", &rules.join(", "))
 }
 
-/// A route whose only rule has these sessions.
 fn inline(persistence: &str) -> String {
     let rule = format!("{{sessionPersistence: {{{persistence}}}, backendRefs: [{{name: v1, port: 80}}]}}");
     route("", &[rule])
 }
 
-/// A route to a Service with a policy of this kind.
 fn policy(kind: &str, annotations: &str, persistence: &str) -> String {
     let policy = format!(
         "kind: {kind}\nmetadata: {{namespace: shop, name: p, uid: one, annotations: {{{annotations}}}}}\n\
@@ -38,7 +36,6 @@ fn policy(kind: &str, annotations: &str, persistence: &str) -> String {
 
 const QUERY: &str = "session.limpet.dev/query: '{name: q, redirects: true}'";
 
-/// A route with these annotations, whose sessions are a policy's.
 fn of_policy(annotations: &str) -> String {
     let policy = policy("BackendLBPolicy", "", "sessionName: old");
     policy.replacen("annotations: {}", &format!("annotations: {{{annotations}}}"), 1)
@@ -54,8 +51,7 @@ fn x_backend(cookie: &str) -> String {
     route("", &[rule.to_owned()]) + &backend
 }
 
-/// What the versions of objects lead to, one after the other: the former carriers of all policies, and the messages of
-/// the last one.
+/// The former carriers of all policies, and the last messages, after these versions of objects.
 fn after(versions: &[String]) -> (Value, Vec<String>) {
     let settings = Settings::default();
     let mut memory = limpet_model::Memory::default();
@@ -65,7 +61,6 @@ fn after(versions: &[String]) -> (Value, Vec<String>) {
         objects.memory = memory.clone();
         let (graph, reports) = build(&objects, &settings);
         memory = graph.memory.clone();
-        // A restart, and every other replica.
         objects.memory = memory.clone();
         let (again, _) = build(&objects, &settings);
         assert!(again == graph, "{version}: what is remembered changes it");
@@ -85,7 +80,6 @@ fn after(versions: &[String]) -> (Value, Vec<String>) {
     last
 }
 
-/// What the filter refuses in the policies, which it has as one configuration.
 fn refusal(graph: &Graph) -> Option<String> {
     let policies = graph.policies.iter();
     let policies = policies.map(|(name, policy)| (name.to_string(), json!(policy)));
@@ -99,7 +93,7 @@ fn refusal(graph: &Graph) -> Option<String> {
         .map(|error| error.to_string())
 }
 
-/// A query's name may be no cookie's, and the other way round. The filter would refuse the policies of all.
+/// A query's name may be no cookie's, and the other way round. The filter would refuse all policies.
 #[test]
 fn what_no_one_has_checked_is_no_former_name() {
     let query = |name: &str| format!("session.limpet.dev/query: \"{{name: '{name}', redirects: true}}\"");
@@ -140,7 +134,6 @@ fn a_renamed_session_ended() {
     let union = |name: &str| format!("type: Cookie, cookie: {{name: {name}}}");
     let header = "type: Header, sessionName: x-session";
     for (versions, expected) in [
-        // Each kind of object.
         (
             ["old", "new"]
                 .map(|name| policy("BackendLBPolicy", "", &named(name)))
@@ -167,7 +160,6 @@ fn a_renamed_session_ended() {
             ["old", "new"].map(|name| x_backend(&format!("name: {name}"))).to_vec(),
             json!(["cookie old"]),
         ),
-        // Another carrier.
         (
             [named("old"), header.to_owned()]
                 .map(|said| policy("BackendLBPolicy", "", &said))
@@ -184,13 +176,10 @@ fn a_renamed_session_ended() {
                 .to_vec(),
             json!(["query old"]),
         ),
-        // A policy's sessions, by the first annotation of a route and the last one.
         (["", QUERY].map(of_policy).to_vec(), json!(["cookie old"])),
         (["", QUERY, ""].map(of_policy).to_vec(), json!(["query old"])),
-        // From and to a generated name.
         (["", "sessionName: new"].map(inline).to_vec(), json!(["cookie limpet"])),
         (["sessionName: old", ""].map(inline).to_vec(), json!(["cookie old"])),
-        // Again, and back.
         (
             ["a", "b", "c", "d"].map(|name| inline(&named(name))).to_vec(),
             json!(["cookie c", "cookie b"]),
@@ -199,7 +188,6 @@ fn a_renamed_session_ended() {
             ["a", "b", "a"].map(|name| inline(&named(name))).to_vec(),
             json!(["cookie b"]),
         ),
-        // The same in another shape, or with other timeouts, is no other name.
         (
             [named("old"), union("old")]
                 .map(|said| policy("XBackendTrafficPolicy", "", &said))
@@ -212,7 +200,6 @@ fn a_renamed_session_ended() {
                 .to_vec(),
             json!([]),
         ),
-        // No sessions in between: they ended on purpose.
         (
             vec![
                 inline("sessionName: old"),
@@ -221,7 +208,6 @@ fn a_renamed_session_ended() {
             ],
             json!([]),
         ),
-        // The application's own cookie, and addresses, leave nothing that could count.
         (
             ["session.limpet.dev/mode: prefix", ""]
                 .map(|annotations| policy("BackendLBPolicy", annotations, "sessionName: sid"))
@@ -298,7 +284,6 @@ fn former_names_leave_room_for_what_is_asked_for() {
     let also = format!("session.limpet.dev/also: '{}'", json!(also));
     let versions = ["a", "b", "c"].map(|name| policy("BackendLBPolicy", &also, &format!("sessionName: {name}")));
     assert_eq!(after(&versions).0, json!(["cookie b"]));
-    // One that is asked for stays as it is.
     let also = "session.limpet.dev/also: '[{cookie: {name: old}}]'";
     let versions = ["old", "new"].map(|name| {
         let annotations = if name == "new" { also } else { "" };

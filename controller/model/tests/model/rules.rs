@@ -26,7 +26,6 @@ fn a_rule_keeps_its_name_when_rules_and_matches_change_places() {
     assert!(!names(other).contains(name));
 }
 
-/// The whole way: what a build remembers, the next one gets.
 #[test]
 fn a_rule_keeps_its_name_and_sessions_with_one_match_more() {
     let rules = |matches: &str| {
@@ -67,14 +66,11 @@ spec:
     assert_eq!((scopes(&after), again), (scopes(&before), note));
     let (later, _) = built(&more, after.memory.clone());
     assert_eq!(later, after);
-    // A route that is created again is another one, and what is forgotten is not known.
     let (other, _) = built(&more.replace("uid: one", "uid: two"), after.memory.clone());
     assert_ne!(scopes(&other), scopes(&before));
     assert_ne!(scopes(&built(&more, Memory::default()).0), scopes(&before));
-    // What is remembered survives a time in which the route has no Gateway.
     let (alone, _) = build_without_gateway(&more, after.memory.clone());
     assert_eq!(built(&more, alone.memory).0, after);
-    // The rule may take the name for its own.
     let named = more.replacen("  - matches:", &format!("  - name: {name}\n    matches:"), 1);
     assert_eq!(scopes(&built(&named, after.memory).0), scopes(&before));
 }
@@ -94,7 +90,6 @@ fn a_rule_with_a_name_is_called_by_it() {
     );
 }
 
-/// Names are in tokens, so they must not change.
 #[test]
 fn the_hash_in_a_name_is_frozen() {
     let rule = "
@@ -145,7 +140,6 @@ fn filters_of_a_rule() {
     assert_eq!(forward.backend_timeout, Some(Duration::from_millis(500)));
 }
 
-/// Requests must not be forwarded without an unsupported filter.
 #[test]
 fn a_rule_with_an_unsupported_filter_answers_with_500() {
     let cases = [
@@ -220,7 +214,6 @@ fn a_prefix_is_replaced_only_where_a_prefix_matches() {
     );
 }
 
-/// Without the unsupported condition, the match would take requests of other rules.
 #[test]
 fn a_rule_with_an_unsupported_match_is_dropped() {
     let cases = [

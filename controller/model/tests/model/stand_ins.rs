@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 
-/// What leads to the Services: a route for each way to have sessions.
+/// A route for each way to have sessions.
 const ROUTES: &str = "
 kind: HTTPRoute
 metadata: {namespace: shop, name: plain, generation: 1}
@@ -43,7 +43,7 @@ fn read(manifests: &str) -> Objects {
     objects::read_any(&format!("{CLASS}{SHOP}{ROUTES}{manifests}"))
 }
 
-/// The graph without what is remembered, every message of the reports, and what is remembered, as it is written.
+/// The graph without what is remembered, all messages, and what is remembered, as it is written.
 fn built(objects: &Objects, settings: &Settings) -> (Graph, Vec<String>, Memory) {
     let (mut graph, reports) = build(objects, settings);
     let memory = std::mem::take(&mut graph.memory);
@@ -56,15 +56,13 @@ fn built(objects: &Objects, settings: &Settings) -> (Graph, Vec<String>, Memory)
     (graph, messages(&reports), written)
 }
 
-/// Checks that sessions stay as they were where `good` becomes `bad`, that the report says so with these words, and
-/// that they end with `gone`, if that is said.
+/// Sessions stay where `good` becomes `bad`, the report says so with these words, and they end with `gone`.
 #[track_caller]
 fn stays(name: &str, good: &str, bad: &str, words: &str, gone: Option<&str>) {
     let in_effect = "the sessions of its last valid version (generation 1) stay in effect";
     stays_so(name, [good, bad], [words, in_effect], gone);
 }
 
-/// The same of an object that said nothing of sessions.
 #[track_caller]
 fn stays_silent(good: &str, bad: &str, words: &str, gone: Option<&str>) {
     let in_effect = "the sessions of its last valid version, which said nothing of them, stay in effect";
@@ -83,7 +81,6 @@ fn stays_so(name: &str, [good, bad]: [&str; 2], [words, in_effect]: [&str; 2], g
     assert!(graph == before, "{name}: the sessions are other ones: {said:#?}");
     let told = said.iter().any(|said| said.contains(words) && said.contains(in_effect));
     assert!(told, "{name}: {said:#?}");
-    // Another replica, and this one after a restart, read what was remembered.
     for _ in 0..2 {
         objects.memory = remembered.clone();
         let (again, said_again, remembered_again) = built(&objects, &settings);
@@ -144,7 +141,6 @@ fn a_typo_in_a_policy_ended_all_sessions() {
     }
 }
 
-/// A Service that is not there before.
 const SERVICE: &str = "
 kind: Service
 metadata: {namespace: shop, name: new}
@@ -165,7 +161,6 @@ fn a_typo_in_the_name_of_a_target_ended_all_sessions() {
             ("v1".to_owned(), "new".to_owned(), 0),
             (and("v1", "v2"), and("v1", "new"), 1),
             (and("v1", "v2"), and("new", "v2"), 0),
-            // One that was not there before either is not misspelt.
             (and("v1", "later"), and("new", "later"), 0),
         ] {
             let (good, bad) = (version(1, &good), version(2, &bad));
@@ -183,7 +178,7 @@ fn a_typo_in_the_name_of_a_target_ended_all_sessions() {
     }
 }
 
-/// Builds versions one after the other, and returns whether the last one is built as if there had been none before.
+/// Whether the last version is built as if there had been none before.
 fn is_as_without_memory(versions: &[&str]) -> bool {
     let mut memory = Memory::default();
     let mut last = None;
@@ -221,7 +216,6 @@ fn targets_that_are_gone_or_never_were_there_are_no_typos() {
         "its former Service does not exist either"
     );
     assert!(is_as_without_memory(&[&never, &found]), "it works at last");
-    // A Service that is deleted and created again is the same target.
     let bad_found = format!("{bad}{SERVICE}");
     assert!(
         !is_as_without_memory(&[&found, &good, &bad, &bad_found]),
@@ -346,7 +340,6 @@ fn the_first_annotation_of_a_route_with_a_typo_ended_the_sessions_of_its_backend
     }
 }
 
-/// It is not taken for one that said nothing once it is remembered that it is there.
 #[test]
 fn a_new_route_with_a_typo_has_no_sessions() {
     let settings = settings();
@@ -367,7 +360,6 @@ fn a_new_route_with_a_typo_has_no_sessions() {
     }
 }
 
-/// The route of a policy that comes back has its sessions again.
 #[test]
 fn a_route_that_said_nothing_is_known_after_a_time_without_sessions() {
     let settings = settings();
@@ -404,7 +396,6 @@ fn the_first_mistake_in_an_x_backend_ended_a_policys_sessions() {
     let good = version("", "");
     let bad = version("", ", sessionPersistence: {type: Cookie, cookie: {name: 'a b'}}");
     stays_silent(&good, &bad, "spec.sessionPersistence.cookie.name", None);
-    // Annotations are about sessions of its own.
     let (before, ..) = built(&read(&good), &settings());
     let (graph, said, _) = built(&read(&version("session.limpet.dev/strikt: 'true'", "")), &settings());
     assert!(graph == before, "{said:#?}");

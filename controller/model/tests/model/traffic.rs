@@ -8,7 +8,6 @@ use limpet_model::Reports;
 use limpet_model::graph::{Action, ClusterName, Cors, Graph, Mirror, Retry, ValueMatch};
 use limpet_model::reports::ConditionStatus;
 
-/// A rule with these filters.
 fn with_filters(filters: &str) -> (Graph, Reports) {
     with_rules(&format!(
         "  - {{filters: [{filters}], backendRefs: [{{name: v1, port: 80}}]}}"
@@ -74,7 +73,6 @@ fn a_share_that_is_none_is_refused() {
     }
 }
 
-/// The Gateway API: the mirror is left out, and the rule is served.
 #[test]
 fn a_mirror_without_a_backend_is_left_out_and_named() {
     for (reference, reason, said) in [
@@ -146,7 +144,6 @@ spec:
     assert_eq!(mirrors[0].cluster.0, "service/pay/audit/80");
 }
 
-/// Copies must not go in the clear either.
 #[test]
 fn a_policy_for_tls_counts_for_mirrors() {
     let (graph, reports) = built(&format!(
@@ -253,7 +250,6 @@ fn a_cors_filter_that_cannot_be_followed_is_refused() {
     refused("{type: CORS}", "spec.rules[0].filters[0].cors: expected this field");
 }
 
-/// Envoy answers a redirect before it looks at either.
 #[test]
 fn neither_stands_beside_a_redirect() {
     let redirect = "{type: RequestRedirect, requestRedirect: {}}";

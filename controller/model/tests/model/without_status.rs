@@ -1,4 +1,4 @@
-//! No object is left without a word: what its status has no place for is told elsewhere.
+//! What a status has no place for is reported elsewhere.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use limpet_api::ObjectName;
 use limpet_model::reports::{Condition, ConditionStatus};
 use limpet_model::{Reports, Settings, build};
 
-/// Limpet's class, a Gateway, Services and a route to `v1`, and these manifests.
+/// With Limpet's class, a Gateway, Services and a route to `v1`.
 fn with(manifests: &str) -> Reports {
     let route = "
 kind: HTTPRoute
@@ -38,11 +38,9 @@ fn words(condition: &Condition) -> String {
     format!("{kind}={holds}/{reason}: {message}")
 }
 
-/// What the status of the policy says, for its only Gateway.
 fn status(reports: &Reports) -> Vec<String> {
     let report = reports.session_policies.values().next().expect("a report");
     assert_eq!(report.ancestors.len(), 1, "{reports:?}");
-    // Routes refer to the status of a policy that is refused.
     let mut others = reports.without_status.values();
     assert!(
         others.all(|condition| condition.reason == "PolicyRefused"),
@@ -51,7 +49,6 @@ fn status(reports: &Reports) -> Vec<String> {
     report.ancestors[0].conditions.iter().map(words).collect()
 }
 
-/// What is told without a status.
 fn told(reports: &Reports) -> BTreeMap<String, String> {
     let objects = reports.without_status.iter();
     objects
@@ -176,7 +173,6 @@ fn a_policy_that_no_route_reaches_is_told_as_an_event() {
     assert_eq!(of("group: '', kind: Service, name: v1", "sessionName: s"), told_of([]));
 }
 
-/// No rule leads to it, so it is no concern of the Gateways of the other targets.
 #[test]
 fn a_missing_target_is_told_though_the_others_have_sessions() {
     let targets = "group: '', kind: Service, name: v1}, {group: '', kind: Service, name: v3";
@@ -207,7 +203,6 @@ fn a_missing_target_is_told_without_sessions_too() {
     assert_eq!(of("v2"), told_of([]));
 }
 
-/// It is for other controllers.
 #[test]
 fn a_policy_without_sessions_is_left_alone() {
     let policy = "
@@ -244,7 +239,6 @@ spec: {parentRefs: [{name: other}], rules: [{backendRefs: [{name: v2, port: 80}]
         "hostname: v2.internal, wellKnownCACertificates: System",
     );
     assert_eq!(told(&with(&format!("{other}{tls}"))), told_of([]));
-    // A route that may not refer to the Service does not reach it.
     let of_evil = other
         .replace("namespace: shop, name: other", "namespace: evil, name: other")
         .replace("{name: v2,", "{name: v2, namespace: shop,");
@@ -422,7 +416,6 @@ spec:
     assert_eq!(told(&reports), told_of([("ReferenceGrant shop/grant", words)]));
 }
 
-/// Objects of other namespaces are not known.
 #[test]
 fn a_gateway_in_a_namespace_that_is_not_read_may_exist() {
     let manifests = "
@@ -468,7 +461,6 @@ spec: {parentRefs: [{name: web}], rules: [{backendRefs: [{name: v1, port: 80}]}]
     );
 }
 
-/// With Contour's Gateway of this name.
 fn with_contour(gateway: &str) -> Settings {
     let contour = serde_json::json!({"gateway": gateway});
     Settings {
@@ -515,7 +507,6 @@ fn a_gateway_with_the_name_of_contours_is_served_instead_of_it() {
     let words = "Accepted=false/Invalid: contour.gateway of the controller's configuration: expected a name that no \
                  Gateway has, found this Gateway's name; it is served, and no IngressRoute is";
     assert_eq!(told(&reports)["Gateway shop/web"], words);
-    // One of another controller has no Envoys of ours.
     let foreign = CLASS.replace("limpet.dev/controller", "example.com/other");
     let objects = objects::read(&format!("{foreign}{SHOP}{ROOT}"));
     let (graph, reports) = build(&objects, &with_contour("shop/web"));
@@ -531,10 +522,8 @@ fn a_route_that_a_refused_policy_leaves_without_sessions_says_so() {
     let words = "Programmed=false/PolicyRefused: BackendLBPolicy shop/p is refused, and its status says why, so it \
                  gives no sessions to: spec.rules[0]";
     assert_eq!(told(&reports), told_of([("HTTPRoute shop/shop", words)]));
-    // Another policy governs the rule.
     let valid = policy("group: '', kind: Service, name: v1", "sessionName: s").replace("name: p}", "name: q}");
     assert_eq!(told(&with(&format!("{refused}{valid}"))), told_of([]));
-    // The rule has sessions of its own.
     let route = "
 kind: HTTPRoute
 metadata: {namespace: shop, name: own}

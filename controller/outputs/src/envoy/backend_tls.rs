@@ -1,8 +1,7 @@
 //! TLS towards backends.
 //!
-//! The authorities are a secret and not a part of the cluster, so that Envoy accepts the cluster in any case. If it
-//! refused a cluster that is new in having TLS, it would keep the former one, which sends requests in plain text. If it
-//! refuses the secret, or does not have it yet, the backend cannot be reached. The name of the secret is made from its
+//! The authorities are a secret, so that Envoy accepts the cluster in any case: one that it refused would leave the
+//! former one, perhaps in plain text. Without the secret, the backend cannot be reached. The secret is named after its
 //! content, so a cluster never meets authorities of another time.
 
 use std::collections::BTreeMap;

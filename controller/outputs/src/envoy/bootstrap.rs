@@ -41,54 +41,52 @@ use super::preflight;
 use limpet_api::ObjectName;
 use limpet_model::expression::Expression;
 
-/// The name of the controller's cluster.
 pub(super) const CONTROLLER: &str = "limpet.controller";
 
-/// The name of the secret, and of the file that Envoy discovers its certificate from.
+/// The name of the secret, and of the file that it is in.
 const CERTIFICATE: &str = "xds-certificate.yaml";
-/// The same, for the authority of the controller's certificate.
 const AUTHORITY: &str = "xds-authority.yaml";
 
 /// Options of a bootstrap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BootstrapOptions {
-    /// The Gateway that the Envoy serves. It becomes `node.cluster`, by which the controller chooses its resources.
+    /// The Gateway that the Envoy serves: its `node.cluster`, by which the controller chooses its resources.
     pub gateway: ObjectName,
     /// The `node.id`, unique among the Envoys of the Gateway. If absent, Envoy needs `--service-node`.
     pub node_id: Option<String>,
     /// The controller's host name or address.
     pub controller_host: String,
-    /// The port of the controller's xDS server.
+    /// The port of its xDS server.
     pub controller_port: u16,
     /// Mutual TLS with the controller; plain text if absent.
     pub tls: Option<BootstrapTls>,
     /// The port of Envoy's admin interface, on 127.0.0.1.
     pub admin_port: u16,
-    /// Where any client can ask Envoy whether it is ready.
+    /// The address of Envoy's readiness, for any client.
     pub ready: SocketAddr,
-    /// Where any client can read Envoy's statistics, if anywhere. The admin port must be known then.
+    /// The address of Envoy's statistics for any client, if any. The admin port must be known then.
     pub metrics: Option<SocketAddr>,
-    /// What the Envoy may use.
+    /// Limits of the Envoy.
     pub limits: OverloadLimits,
 }
 
 /// The files for mutual TLS with the controller, as paths of the Envoy process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BootstrapTls {
-    /// The authorities of the controller's certificate (PEM).
+    /// Authorities of the controller's certificate (PEM).
     pub trusted_ca: String,
     /// Envoy's certificate (PEM).
     pub certificate_chain: String,
-    /// The private key of Envoy's certificate (PEM).
+    /// Its private key (PEM).
     pub private_key: String,
-    /// The name that the controller's certificate must have. The controller's host if absent.
+    /// The name that the controller's certificate must have; the controller's host if absent.
     pub server_name: Option<String>,
-    /// The folder with the files of [`bootstrap_secrets`]. With it, Envoy reads certificates and key again when they
-    /// change. Without it, Envoy reads them once, when it starts.
+    /// The folder with the files of [`bootstrap_secrets`], which Envoy reads again when they change. Without it, Envoy
+    /// reads certificates and key once, at its start.
     pub folder: Option<String>,
 }
 
-/// The bootstrap of an Envoy of a Gateway. Everything else comes from the controller.
+/// Creates the bootstrap of a Gateway's Envoy. All else comes from the controller.
 #[must_use]
 pub fn bootstrap(options: &BootstrapOptions) -> Bootstrap {
     Bootstrap {
@@ -109,7 +107,8 @@ pub fn bootstrap(options: &BootstrapOptions) -> Bootstrap {
                 .into_iter()
                 .chain(options.metrics.map(|_| metrics::most_connections())),
         )),
-        // Requests in flight, so that a WebSocket keeps its pod. A controller that counts no sessions takes none.
+        // Reports of requests in flight, so that a WebSocket keeps its pod. A controller that counts no sessions takes
+        // none.
         cluster_manager: Some(ClusterManager {
             load_stats_config: Some(grpc_of_controller(ApiType::Grpc)),
             ..ClusterManager::default()
@@ -138,7 +137,6 @@ pub fn bootstrap(options: &BootstrapOptions) -> Bootstrap {
     }
 }
 
-/// A service of the controller.
 fn grpc_of_controller(api_type: ApiType) -> ApiConfigSource {
     ApiConfigSource {
         api_type: api_type.into(),
@@ -155,7 +153,7 @@ fn grpc_of_controller(api_type: ApiType) -> ApiConfigSource {
     }
 }
 
-/// The admin interface, on loopback only: it controls Envoy and has no authentication.
+/// Listens on loopback only: it controls Envoy and has no authentication.
 pub(super) fn admin(port: u16) -> Admin {
     Admin {
         address: Some(socket(&Ipv4Addr::LOCALHOST.to_string(), port)),
@@ -165,8 +163,8 @@ pub(super) fn admin(port: u16) -> Admin {
 
 /// Runtime settings, for which Envoy has no fields: every Envoy's, and more.
 pub(super) fn runtime(more: impl IntoIterator<Item = (&'static str, f64)>) -> LayeredRuntime {
-    // One larger regular expression makes Envoy refuse all routes of a listener. The model lets none through. The room
-    // above its limit is for releases of RE2 that compile an expression to more instructions.
+    // One larger regular expression makes Envoy refuse all routes of a listener. The model has a lower limit: the room
+    // above it is for releases of RE2 that compile an expression to more instructions.
     let program_size = f64::from(Expression::MOST_INSTRUCTIONS / 4 * 5);
     let fields = [("re2.max_program_size.error_level", program_size)]
         .into_iter()
@@ -185,8 +183,8 @@ pub(super) fn runtime(more: impl IntoIterator<Item = (&'static str, f64)>) -> La
     }
 }
 
-/// When Envoy connects to a controller again. By default, it would wait for up to half a minute, and lead sessions away
-/// meanwhile from pods that are new, and that other Envoys know.
+/// Connects to a controller again soon: by default, Envoy would wait for up to half a minute, and lead sessions away
+/// from new pods that other Envoys know.
 fn reconnection() -> RetryPolicy {
     RetryPolicy {
         retry_back_off: Some(BackoffStrategy {
@@ -223,9 +221,8 @@ fn controller(options: &BootstrapOptions) -> Cluster {
     }
 }
 
-/// The files that Envoy discovers its certificate and the controller's authority from, by their names in
-/// [`BootstrapTls::folder`]. Envoy watches only discovered files. It notices a new file when it is moved into the
-/// folder, as a kubelet does with a Secret.
+/// The files of Envoy's certificate and the controller's authority, by their names in [`BootstrapTls::folder`]. Envoy
+/// watches only discovered files, and notices a new one that is moved into the folder, as a kubelet does with a Secret.
 #[must_use]
 pub fn bootstrap_secrets(options: &BootstrapOptions) -> Vec<(&'static str, DiscoveryResponse)> {
     let Some(tls) = options.tls.as_ref().filter(|tls| tls.folder.is_some()) else {
@@ -298,7 +295,6 @@ fn certificate(tls: &BootstrapTls) -> TlsCertificate {
     }
 }
 
-/// The name that the controller's certificate must have, and whether it is an IP address.
 fn controller_name<'a>(tls: &'a BootstrapTls, host: &'a str) -> (&'a str, SanType) {
     let name = tls.server_name.as_deref().unwrap_or(host);
     match name.parse::<IpAddr>() {

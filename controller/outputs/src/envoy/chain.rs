@@ -1,5 +1,5 @@
-//! The HTTP filters of a listener, and what each route needs of them. "The chain" in
-//! `docs/reference/envoy-configuration.md` explains each part.
+//! The HTTP filters of a listener, and what each route needs of them. See "The chain" in
+//! `docs/reference/envoy-configuration.md`.
 
 use std::sync::Arc;
 
@@ -37,15 +37,13 @@ use limpet_core::envoy::{
     DESTINATION_HEADER, HOST_HEADER, INTERNAL_HEADERS, ROUTE_SESSION_FORMAT, SESSION_HEADER, STRICT_HOST_HEADER,
 };
 
-/// The native filter that steers sessions of policies that are not strict.
+/// Steers sessions of policies that are not strict.
 const SOFT: &str = "limpet.stateful_session";
-/// The native filter that steers sessions of strict policies.
+/// Steers sessions of strict policies.
 const STRICT: &str = "limpet.stateful_session_strict";
-/// The filter in front of the wasm filter.
 const BEFORE_WASM: &str = "limpet.internal_headers";
 const MISSING_FILTER: &str = "This Envoy has no filter for the sessions of this route.\n";
 
-/// The filter that answers browsers that ask whether pages of other origins may send requests.
 pub(super) const CORS: &str = "envoy.filters.http.cors";
 
 /// Removes clients' copies of the internal headers before the first route match.
@@ -63,7 +61,6 @@ pub(crate) fn early_mutation(build: &FilterBuild) -> TypedExtensionConfig {
     }
 }
 
-/// All HTTP filters in order.
 pub(super) fn http_filters(build: &FilterBuild) -> Vec<HttpFilter> {
     let ours = |type_url| discovered(build.discovered_name(), vec![type_url], None);
     match build {
@@ -79,8 +76,8 @@ pub(super) fn router() -> HttpFilter {
     filter("envoy.filters.http.router", pack(Router::default()))
 }
 
-/// In front of all others, since a preflight is answered here. Routes enable it. It is in every chain, because a
-/// changed chain would end the connections of the listener.
+/// Goes in front of all others, since a preflight is answered here, and in every chain, because a changed chain would
+/// end the connections of the listener.
 fn cors() -> HttpFilter {
     HttpFilter {
         disabled: true,
@@ -88,7 +85,7 @@ fn cors() -> HttpFilter {
     }
 }
 
-/// Tells the wasm filter the route's session, and keeps internal headers from clients.
+/// Gives the wasm filter the route's session, and keeps internal headers from clients.
 pub(crate) fn before_wasm() -> HttpFilter {
     filter(BEFORE_WASM, internal_headers_filter())
 }
@@ -106,9 +103,8 @@ pub(crate) fn behind_wasm() -> [HttpFilter; 2] {
 
 /// Our filter, discovered by ECDS under this name. It accepts these types.
 ///
-/// While Envoy has no configuration that it accepts, the default takes the filter's place. Without a default, Envoy
-/// refuses the requests of all routes that do not disable the filter: see [`missing_filter`] and
-/// [`without_session`].
+/// While Envoy has no configuration that it accepts, the default replaces the filter. Without a default, Envoy refuses
+/// the requests of all routes that do not disable the filter: see [`missing_filter`] and [`without_session`].
 pub(crate) fn discovered(name: &str, mut type_urls: Vec<String>, default_config: Option<Any>) -> HttpFilter {
     type_urls.push(HeaderMutation::type_url());
     let discovery = ExtensionConfigSource {
@@ -124,8 +120,8 @@ pub(crate) fn discovered(name: &str, mut type_urls: Vec<String>, default_config:
     }
 }
 
-/// What a route without sessions says about filters. It is served without ours, also while ours is missing. Those that
-/// steer are disabled unless a route enables them, so there is nothing to keep internal either.
+/// Filters of a route without sessions. It is served without ours, also while ours is missing. Filters that steer are
+/// disabled unless a route enables them.
 pub(super) fn without_session(build: &FilterBuild) -> Vec<(String, Any)> {
     let disabled = FilterConfig {
         disabled: true,
@@ -139,8 +135,8 @@ pub(super) fn without_session(build: &FilterBuild) -> Vec<(String, Any)> {
     filters.map(|name| (name.to_owned(), pack(disabled.clone()))).collect()
 }
 
-/// Envoy's answer where our filter is missing: 503 instead of 500, and the reason. Without the filter, backends would
-/// get tokens, and sessions would leave their backends.
+/// The answer where our filter is missing: 503 instead of 500, and the reason. Without the filter, backends would get
+/// tokens, and sessions would leave their backends.
 pub(super) fn missing_filter() -> LocalReplyConfig {
     let is_missing = ResponseFlagFilter {
         flags: vec!["NFCF".to_owned()],
@@ -186,7 +182,6 @@ fn internal_headers_filter() -> Any {
     })
 }
 
-/// The name and the configuration of a native filter that steers.
 fn steering(strict: bool) -> (&'static str, StatefulSession) {
     let (name, header) = if strict {
         (STRICT, STRICT_HOST_HEADER)
@@ -221,19 +216,15 @@ fn remove(name: &str) -> Change {
     }
 }
 
-/// What a route needs of the native filters that steer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NativeSteering {
-    /// Whether requests are steered that are not strict.
     soft: bool,
-    /// Whether strict requests are steered.
     strict: bool,
     /// Whether the route leads requests to another route, which steers them.
     idle: bool,
 }
 
 impl NativeSteering {
-    /// Of a route that steers requests of this policy.
     pub(crate) fn of(policy: Option<&Arc<PolicyConfig>>) -> Self {
         Self {
             soft: policy.is_none_or(|policy| policy.may_steer(false)),
@@ -242,7 +233,6 @@ impl NativeSteering {
         }
     }
 
-    /// Of a route that leads requests to one which steers them.
     pub(crate) fn idle(self) -> Self {
         Self { idle: true, ..self }
     }
@@ -253,7 +243,7 @@ impl NativeSteering {
         needed.filter_map(|(is_needed, filter)| is_needed.then_some(filter))
     }
 
-    /// The names of filters, and their configurations for the route.
+    /// The filters' configurations by their names.
     pub(super) fn per_route(self) -> Vec<(String, Any)> {
         let idle = StatefulSessionPerRoute {
             r#override: Some(Override::Disabled(true)),

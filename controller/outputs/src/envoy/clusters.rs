@@ -31,15 +31,14 @@ use limpet_core::envoy::NO_SESSION;
 use limpet_model::endpoints::{Endpoint, EndpointState};
 use limpet_model::graph::{Balance, Cluster, ClusterName, HealthCheck, Protocol};
 
-/// The connect timeout of a server outside of the cluster. It may be far, and there is no other one to try.
+/// A server outside of the cluster may be far, and is the only one.
 const CONNECT_TIMEOUT_OUTSIDE: Duration = Duration::from_secs(5);
 
-/// How many requests to a cluster may be in a retry at once: as many as there may be requests. Envoy's default is 3, so
-/// when a backend goes under load, most requests would fail instead of being tried again.
+/// Retries of a cluster at once: as many as requests. Envoy's default is 3, so when a backend goes under load, most
+/// requests would fail instead of being tried again.
 const MAX_RETRIES: u32 = 1024;
 
-/// The health states in which a host keeps its sessions. Envoy's default lacks DRAINING, so draining would move
-/// sessions.
+/// Health states in which a host keeps its sessions. Envoy's default lacks DRAINING, so draining would move sessions.
 const SESSIONS_STAY: [HealthStatus; 4] = [
     HealthStatus::Unknown,
     HealthStatus::Healthy,
@@ -96,7 +95,6 @@ pub(super) fn cluster(name: &ClusterName, cluster: &Cluster, connect_timeout: Du
             ..CommonLbConfig::default()
         }),
         typed_extension_protocol_options: match cluster.protocol {
-            // Envoy's default.
             Protocol::Http1 => HashMap::new(),
             Protocol::H2c => http2(),
         },
@@ -141,7 +139,7 @@ pub(super) fn http2() -> HashMap<String, Any> {
     HashMap::from([(name.to_owned(), pack(options))])
 }
 
-/// A cluster of a server that is not in the graph, by name or address.
+/// A server that is not in the graph, by name or address.
 pub(super) fn one_endpoint(cluster: &str, host: &str, port: u16) -> (DiscoveryType, ClusterLoadAssignment) {
     let by_name = host.parse::<IpAddr>().is_err();
     let endpoint = EnvoyEndpoint {
@@ -173,7 +171,7 @@ pub(super) fn load_assignment(endpoints: &[Endpoint]) -> ClusterLoadAssignment {
     sorted.sort();
     let lb_endpoints = sorted.into_iter().map(lb_endpoint).collect();
     ClusterLoadAssignment {
-        // Always one locality, even if it is empty: an assignment without localities takes another path in Envoy.
+        // One locality, even if it is empty: an assignment without localities takes another path in Envoy.
         endpoints: vec![LocalityLbEndpoints {
             lb_endpoints,
             ..LocalityLbEndpoints::default()

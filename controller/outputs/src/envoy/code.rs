@@ -1,4 +1,4 @@
-//! Where Envoy finds the code of the filter, and the server that it downloads the wasm filter from.
+//! Where Envoy gets the code of the filter.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use super::clusters::one_endpoint;
 use super::options::{FilterBuild, ModuleFilter, RemoteFile, WasmFilter};
 use super::pack::{duration, pack};
 
-/// The name of the server's cluster.
 pub(super) const CODE_CLUSTER: &str = "limpet.code";
 
-/// The cluster of the server; `None` if the filter is a file. An invalid URL gives `None` too, and Envoy reports it.
+/// The cluster of the server that Envoy gets the wasm filter from; `None` if the filter is a file, or its URL is
+/// invalid, which Envoy reports.
 pub(super) fn cluster(build: &FilterBuild) -> Option<Cluster> {
     let FilterBuild::Wasm(WasmFilter::Remote(RemoteFile { url, .. })) = build else {
         return None;
@@ -48,7 +48,6 @@ pub(super) fn cluster(build: &FilterBuild) -> Option<Cluster> {
     })
 }
 
-/// Where Envoy finds the module.
 pub(super) fn module_config(module: &ModuleFilter) -> DynamicModuleConfig {
     match module {
         ModuleFilter::Name(name) => DynamicModuleConfig {

@@ -1,5 +1,5 @@
-//! Only ECDS: Envoys whose routes come from another control plane, under names that it gave them. The table `routes` of
-//! the filter's configuration then says which sessions these routes have.
+//! Only ECDS: Envoys whose routes come from another control plane. The table `routes` of the filter's configuration has
+//! these routes' sessions.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use limpet_api::ObjectName;
 use limpet_model::Graph;
 use limpet_model::graph::{Action, RuleName, Session, VirtualHost};
 
-/// A Gateway whose Envoys get their routes from another control plane, and the names that these routes have there.
+/// A Gateway whose Envoys get their routes from another control plane, and the names of these routes.
 ///
-/// In both templates, `{kind}` (`httproute`), `{namespace}` and `{route}` stand for the route, `{rule}` for the rule's
-/// name (or the hash in its place in the scope), and `{hostname}` for the hostname of the virtual host
-/// (`shop.example.com`, `*.example.com` or `*`).
+/// In both templates, `{kind}` (`httproute`), `{namespace}` and `{route}` are for the route, `{rule}` for the rule's
+/// name (or its hash in the scope), and `{hostname}` for the virtual host's (`shop.example.com`, `*.example.com` or
+/// `*`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RoutesElsewhere {
-    /// The Gateway, as `namespace/name`: the `node.cluster` of its Envoys.
+    /// The `node.cluster` of the Gateway's Envoys, as `namespace/name`.
     pub gateway: String,
     /// The template of the route's name.
     pub route_name: String,
@@ -28,13 +28,12 @@ pub struct RoutesElsewhere {
 }
 
 impl RoutesElsewhere {
-    /// Whether this entry is about the Gateway.
     pub(super) fn is_of(&self, gateway: &ObjectName) -> bool {
         self.gateway == gateway.to_string()
     }
 
-    /// The table, with each route of each virtual host once. Sessions of destinations are not in it: clusters name
-    /// those, and clusters come from the other control plane, too.
+    /// The table, with each route of each virtual host once, without sessions of destinations: the other control
+    /// plane's clusters name those.
     pub(super) fn table(&self, graph: &Graph, gateway: &ObjectName) -> Vec<RouteConfig> {
         let mut table = BTreeMap::new();
         let listeners = graph

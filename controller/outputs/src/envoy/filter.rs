@@ -22,11 +22,11 @@ use super::pack::{duration, pack};
 use crate::filter::{FilterInputs, variables};
 use limpet_core::envoy::FILTER_NAME;
 
-/// How long Envoy waits at least before it replaces a VM that it has just started, and that has ended. By default it is
-/// a second, in which all requests fail.
+/// The least time until Envoy replaces a VM that has ended just after its start. All requests fail meanwhile, by
+/// default for a second.
 const RELOAD_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The filter with this configuration, as an ECDS resource. A filter without policies is left out: requests pass.
+/// The filter as an ECDS resource. Without policies, requests pass without a filter.
 #[must_use]
 pub fn extension_config(config: &FilterConfig, options: &EnvoyOptions) -> TypedExtensionConfig {
     let filter = if config.policies.is_empty() && config.routes.is_empty() {
@@ -40,14 +40,13 @@ pub fn extension_config(config: &FilterConfig, options: &EnvoyOptions) -> TypedE
     }
 }
 
-/// How the filter of this Gateway's Envoys tells the controller of sessions.
 pub(super) fn reports(gateway: &ObjectName, inputs: &FilterInputs) -> Option<ReportSessionsConfig> {
     inputs
         .report_sessions
         .then(|| ReportSessionsConfig::new(CONTROLLER, &gateway.to_string()))
 }
 
-/// A filter that lets all requests pass unchanged.
+/// Lets all requests pass unchanged.
 pub(crate) fn pass_through() -> Any {
     pack(HeaderMutation {
         mutations: Some(Mutations::default()),

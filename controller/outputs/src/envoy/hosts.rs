@@ -1,6 +1,5 @@
-//! Virtual hosts as separate resources, so that a change sends only its host.
-//!
-//! Each route is encoded once, for its virtual hosts and for the preflight: encoded messages may be put together.
+//! Virtual hosts as separate resources, so that a change sends only its host. Each route is encoded once, for its
+//! virtual hosts and for the preflight: encoded messages may be put together.
 
 use envoy_types::pb::envoy::config::route::v3::{RouteConfiguration, VirtualHost};
 use prost::Message as _;
@@ -12,13 +11,11 @@ use limpet_resources::{Resource, ResourceType};
 /// The field `routes` of `VirtualHost`.
 const ROUTES: u32 = 3;
 
-/// A route configuration whose routes are encoded.
 pub(super) struct EncodedRoutes {
     frame: RouteConfiguration,
     hosts: Vec<EncodedHost>,
 }
 
-/// A virtual host whose routes are encoded.
 pub(super) struct EncodedHost {
     /// Without its routes and domains.
     rest: VirtualHost,
@@ -42,7 +39,6 @@ impl EncodedRoutes {
         }
     }
 
-    /// All routes, in their order.
     pub(super) fn routes(&self) -> impl Iterator<Item = &EncodedRoute> {
         self.hosts.iter().flat_map(|host| &host.routes)
     }
@@ -57,8 +53,8 @@ impl EncodedRoutes {
     }
 }
 
-/// The name of the virtual host of one domain. A domain never moves from one to another: Envoy refuses a domain that
-/// two have, even for the moment between two changes.
+/// The name of a domain's virtual host. A domain never moves to another one: Envoy refuses a domain that two have, even
+/// for a moment between two changes.
 pub(super) fn host_name(configuration: &str, domain: &str) -> String {
     format!("{configuration}/{domain}")
 }
@@ -93,7 +89,7 @@ impl EncodedHost {
     }
 }
 
-/// A virtual host of one domain, with these routes and what `rest` has besides, in the order of the fields.
+/// Encodes name and domain, these routes, and `rest`, in the order of the fields.
 pub(super) fn virtual_host<'a>(
     name: &str,
     domain: &str,

@@ -57,7 +57,6 @@ pub(super) fn listener(
             plain_name(port)
         },
         address: Some(bind(options.listen_address, port)),
-        // Reads the Server Name Indication.
         listener_filters: ends_tls.then(tls_inspector).into_iter().collect(),
         filter_chains,
         // Envoy's best practice for edge proxies: bounds the memory for a client that does not read.
@@ -66,7 +65,6 @@ pub(super) fn listener(
     })
 }
 
-/// The listener and the route configuration of a port without TLS.
 pub(super) fn plain_name(port: u16) -> String {
     format!("http-{port}")
 }
@@ -75,7 +73,6 @@ fn tls_port_name(port: u16) -> String {
     format!("https-{port}")
 }
 
-/// The route configuration of a listener that terminates TLS.
 pub(super) fn tls_name(port: u16, listener: &Listener) -> String {
     format!("{}/{}", tls_port_name(port), listener.name)
 }
@@ -160,7 +157,6 @@ fn tls_inspector() -> ListenerFilter {
     }
 }
 
-/// The HTTP connection manager with the route configuration of this name.
 fn manager(routes: &str, connections: &Connections, options: &EnvoyOptions) -> Filter {
     let manager = HttpConnectionManager {
         stat_prefix: routes.to_owned(),
@@ -174,7 +170,7 @@ fn manager(routes: &str, connections: &Connections, options: &EnvoyOptions) -> F
             upgrade_type: "websocket".to_owned(),
             ..UpgradeConfig::default()
         }],
-        // The client is the peer of the connection, or what the proxies in front of it say. No address is trusted with
+        // The client is the peer of the connection, or what trusted proxies in front say. No address is trusted with
         // Envoy's own headers.
         use_remote_address: yes(),
         xff_num_trusted_hops: connections.trusted_hops,
@@ -187,7 +183,7 @@ fn manager(routes: &str, connections: &Connections, options: &EnvoyOptions) -> F
             ..HttpProtocolOptions::default()
         }),
         internal_address_config: Some(InternalAddressConfig::default()),
-        // A name with a dot at its end is the same host (RFC 3986 section 3.2.2). The backend gets it without the dot.
+        // A name with a dot at its end is the same host (RFC 3986 section 3.2.2).
         strip_trailing_host_dot: true,
         // Match routes on the path as the backend will read it.
         normalize_path: yes(),

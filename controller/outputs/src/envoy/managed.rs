@@ -2,11 +2,11 @@ use limpet_api::EnvoyDeploymentSpec;
 use limpet_model::AllowedMetadata;
 use serde::{Deserialize, Serialize};
 
-/// The section `envoy.managed` of the controller's configuration: that it keeps the Envoys of Gateways.
+/// The section `envoy.managed` of the controller's configuration, for Gateways' Envoys that it keeps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ManagedOptions {
-    /// Whose namespace everything is in.
+    /// The namespace of all objects.
     pub namespace: EnvoysNamespace,
     /// The image of the command and the filter.
     pub limpet_image: String,
@@ -14,26 +14,26 @@ pub struct ManagedOptions {
     pub envoy_image: String,
     /// `host:port` of the xDS server; by default, the Service `limpet-controller` in the controller's namespace.
     pub xds: Option<String>,
-    /// What neither Gateways nor classes say.
+    /// Used where neither Gateways nor classes say something else.
     pub defaults: EnvoyDeploymentSpec,
-    /// Which labels and annotations Gateways of other namespaces may ask for.
+    /// Labels and annotations that Gateways of other namespaces may ask for.
     pub infrastructure: AllowedMetadata,
-    /// What the rest of the configuration says.
+    /// The rest of the configuration.
     #[serde(skip)]
     pub surroundings: EnvoyEnvironment,
 }
 
-/// Whose namespace everything that belongs to Envoys is in.
+/// The namespace of all objects of Envoys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EnvoysNamespace {
-    /// The controller's, which keeps keys away from who may read Secrets in the namespaces of Gateways.
+    /// The controller's, which keeps keys from readers of Secrets in the namespaces of Gateways.
     #[default]
     Controller,
     /// Each Gateway's.
     Gateway,
 }
 
-/// What Envoys need, and what the rest of the configuration says.
+/// Needs of Envoys, from the rest of the configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EnvoyEnvironment {
     /// The controller's namespace.

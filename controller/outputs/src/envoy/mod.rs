@@ -4,16 +4,13 @@
 //! equal bytes: everything is sorted, and no map of a message has more than one entry, because `prost` encodes map
 //! entries in any order.
 //!
-//! - `options`: the section `envoy` of the controller's configuration. `managed`: the part about Envoys that the
-//!   controller keeps.
-//! - `listeners`, `chain`: ports, TLS, and the HTTP filters. `routes`: virtual hosts and routes. `clusters`: clusters
-//!   and endpoints. `backend_tls`: TLS towards them. `filter`: the filter and its configuration. `code`: the server
-//!   that Envoy downloads the wasm filter from.
-//! - `preflight`: what Envoys are asked before routes go live.
-//! - `hosts`: virtual hosts as resources of their own. `served`: all resources of a Gateway, kept up to date.
-//! - `moving`: the filter with the hosts of clusters whose sessions move.
-//! - `elsewhere`: the filter for Envoys whose routes come from another control plane.
-//! - `bootstrap`: the bootstrap of an Envoy. `standalone`: all resources in one file.
+//! - `options`: the section `envoy` of the controller's configuration; `managed` its part about Envoys that it keeps.
+//! - `listeners`, `chain`: ports, TLS, and the HTTP filters. `clusters`: also endpoints. `backend_tls`: TLS towards
+//!   them. `code`: the server of the wasm filter.
+//! - `hosts`: virtual hosts as resources. `served`: all resources of a Gateway, kept up to date. `preflight`: what
+//!   Envoys are asked before routes go live.
+//! - `moving`: the filter with the hosts of clusters whose sessions move. `elsewhere`: for Envoys whose routes come
+//!   from another control plane. `standalone`: all resources in one file.
 
 mod backend_tls;
 mod bootstrap;
@@ -61,7 +58,7 @@ use limpet_model::{Certificate, Graph};
 use limpet_resources::{Resource, ResourceType, Resources};
 use routes::RouteBuilder;
 
-/// All resources of the Envoys of one Gateway, by type and name, except endpoints ([`load_assignment`]).
+/// All resources of a Gateway's Envoys, by type and name, except endpoints ([`load_assignment`]).
 #[must_use]
 pub fn resources(graph: &Graph, gateway: &ObjectName, options: &EnvoyOptions, inputs: &FilterInputs) -> Vec<Resource> {
     let (mut all, configurations) = live(graph, gateway, options, inputs);
@@ -71,8 +68,7 @@ pub fn resources(graph: &Graph, gateway: &ObjectName, options: &EnvoyOptions, in
     all
 }
 
-/// As [`resources`], with virtual hosts apart from their route configurations, and with what the preflight needs. Only
-/// an xDS server can make use of that.
+/// As [`resources`], with virtual hosts apart and the preflight's resources, for an xDS server.
 #[must_use]
 pub fn served(graph: &Graph, gateway: &ObjectName, options: &EnvoyOptions, inputs: &FilterInputs) -> Resources {
     let (all, configurations) = live(graph, gateway, options, inputs);
@@ -90,7 +86,7 @@ pub fn served(graph: &Graph, gateway: &ObjectName, options: &EnvoyOptions, input
     all
 }
 
-/// The resources without the route configurations, and these.
+/// The resources, and apart from them the route configurations.
 fn live(
     graph: &Graph,
     gateway: &ObjectName,
@@ -130,7 +126,6 @@ fn live(
     (all, configurations)
 }
 
-/// The filter, with the policies that are used.
 fn filter_resource(
     graph: &Graph,
     gateway: &ObjectName,
@@ -162,7 +157,6 @@ fn cluster_resource(name: &ClusterName, cluster: &Cluster, options: &EnvoyOption
     resource(ResourceType::Cluster, &name.0, &cluster)
 }
 
-/// The certificates of a Gateway's listeners.
 fn certificates(gateway: &Gateway) -> BTreeSet<&ObjectName> {
     let listeners = gateway.ports.values().flatten();
     listeners
@@ -176,7 +170,7 @@ pub fn load_assignment(cluster: &ClusterName, endpoints: &[Endpoint]) -> Resourc
     EncodedEndpoints::new(endpoints).of(cluster)
 }
 
-/// Endpoints as the load assignments of all their clusters have them, encoded once.
+/// Endpoints as in the load assignments of all their clusters, encoded once.
 #[derive(Debug)]
 pub struct EncodedEndpoints(Vec<u8>);
 

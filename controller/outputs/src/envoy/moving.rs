@@ -17,23 +17,22 @@ use limpet_model::graph::ClusterName;
 use limpet_model::{Graph, within_share};
 use limpet_resources::{Resource, ResourceType};
 
-/// The names of a cluster's hosts, by their addresses; empty for a host without a name.
+/// Names of a cluster's hosts, by their addresses; empty for a host without a name.
 pub type HostNames = BTreeMap<String, String>;
 
-/// The most hosts in the filter's configuration of a Gateway. Where it has more, each namespace of Services has a fair
-/// share.
+/// The most hosts in a Gateway's filter, of which each namespace of Services has a fair share.
 const MOST_HOSTS: usize = 20_000;
 
 /// The hosts of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterHosts {
-    /// The Service of the cluster.
+    /// The cluster's Service.
     pub service: ObjectName,
     /// The hosts.
     pub names: HostNames,
 }
 
-/// What applications may call these endpoints.
+/// Names of these endpoints for applications.
 #[must_use]
 pub fn host_names(endpoints: &[Endpoint]) -> HostNames {
     let name = |endpoint: &Endpoint| {
@@ -43,7 +42,7 @@ pub fn host_names(endpoints: &[Endpoint]) -> HostNames {
     endpoints.iter().map(name).collect()
 }
 
-/// The filter of the Envoys of a Gateway, which lacks the hosts of these clusters.
+/// The filter of a Gateway's Envoys, which lacks the hosts of these clusters.
 #[derive(Debug, Clone)]
 pub struct MovingFilter {
     config: FilterConfig,
@@ -52,13 +51,12 @@ pub struct MovingFilter {
 }
 
 impl MovingFilter {
-    /// `None` if no session of the Gateway is moved by its application, or if other control planes name its clusters.
+    /// `None` if no application moves sessions of the Gateway, or if other control planes name its clusters.
     #[must_use]
     pub fn of(graph: &Graph, gateway: &ObjectName, options: &EnvoyOptions, inputs: &FilterInputs) -> Option<Self> {
         Self::with_used(graph, gateway, &GatewayReferences::by(graph, gateway), options, inputs)
     }
 
-    /// The same, if it is known what the Gateway uses.
     pub(super) fn with_used(
         graph: &Graph,
         gateway: &ObjectName,
@@ -120,8 +118,7 @@ pub fn hosts_left_out(clusters: &BTreeMap<ClusterName, ClusterHosts>) -> BTreeSe
     left_out.map(|(_, hosts)| hosts.service.clone()).collect()
 }
 
-/// The clusters for whose hosts there is room. Of the namespaces with more than their share, the first ones by their
-/// names.
+/// The clusters whose hosts have room: of namespaces with more than their share, the first by name.
 fn with_room(clusters: &BTreeMap<ClusterName, ClusterHosts>) -> BTreeMap<&ClusterName, &ClusterHosts> {
     let mut namespaces: BTreeMap<&str, Vec<_>> = BTreeMap::new();
     for (cluster, hosts) in clusters {

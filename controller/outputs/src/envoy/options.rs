@@ -11,31 +11,29 @@ use limpet_core::envoy::{DISCOVERED_MODULE, DISCOVERED_WASM};
 use limpet_core::time::GatewayDuration;
 use limpet_model::Graph;
 
-/// The name of the dynamic module: `liblimpet.so`.
 const MODULE: &str = "limpet";
 
-/// What all Envoys share: the section `envoy` of the controller's configuration.
+/// The section `envoy` of the controller's configuration, for all Envoys.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct EnvoyOptions {
-    /// The build of the filter, and where Envoy gets it from.
+    /// The build of the filter, and its source.
     pub filter: FilterBuild,
     /// The address that listeners bind to: `0.0.0.0`, or `::` for IPv6 and IPv4.
     pub listen_address: IpAddr,
-    /// How long Envoy waits for a connection to a pod, with its TLS handshake, before it tries another pod.
+    /// The limit of a connection to a pod with its TLS handshake, before Envoy tries another pod.
     pub connect_timeout: GatewayDuration,
     /// Whether Envoy logs each request, with the outcome of its session, to standard output.
     pub access_log: bool,
-    /// The environment variable of the Envoy process with the key-encryption key (32 bytes in base64).
+    /// The environment variable of Envoy with the key-encryption key (32 bytes in base64).
     pub key_encryption_key_env: String,
-    /// The file of the Envoy process with the certificates of well-known authorities, for backends whose policy says
-    /// `wellKnownCACertificates: System`.
+    /// Envoy's file with the certificates of well-known authorities, for `wellKnownCACertificates: System`.
     pub system_authorities: String,
     /// How sessions of rules with several destinations are led, where Envoy runs the dynamic module.
     pub splits: Splits,
     /// Gateways whose Envoys get their routes from another control plane, and only the filter from here.
     pub routes_elsewhere: Vec<RoutesElsewhere>,
-    /// If the controller keeps the Envoys of Gateways: how.
+    /// How the controller keeps the Envoys of Gateways, if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub managed: Option<ManagedOptions>,
 }
@@ -45,7 +43,7 @@ impl Default for EnvoyOptions {
         Self {
             filter: FilterBuild::default(),
             listen_address: Ipv4Addr::UNSPECIFIED.into(),
-            // Pods answer within milliseconds. Of one that is gone, with its node for example, nothing may be heard.
+            // Pods answer within milliseconds. One that is gone, with its node for example, may answer nothing.
             connect_timeout: Duration::from_secs(1).into(),
             access_log: false,
             key_encryption_key_env: "LIMPET_KEY_ENCRYPTION_KEY".to_owned(),
@@ -64,8 +62,8 @@ pub enum Splits {
     /// Each destination has a route in front of the weighted one.
     #[default]
     Routes,
-    /// A cluster specifier of the dynamic module chooses, for Envoy 1.40 and newer. Rules whose destinations have
-    /// changes of headers, and Gateways whose Envoys run the wasm filter, have routes all the same.
+    /// A cluster specifier of the dynamic module chooses, for Envoy 1.40 and newer. Rules whose destinations change
+    /// headers, and Gateways with the wasm filter, still have routes.
     Specifier,
 }
 
@@ -76,13 +74,13 @@ impl EnvoyOptions {
         let build = graph.envoys.get(gateway).and_then(|envoys| envoys.filter);
         let filter = match (build, &self.filter) {
             (Some(EnvoyFilterBuild::Wasm), FilterBuild::Module(_)) => FilterBuild::default(),
-            // By its name, which Envoys before 1.40 take, too.
+            // Envoys before 1.40 also take a name.
             (Some(EnvoyFilterBuild::Module), FilterBuild::Wasm(_)) => {
                 FilterBuild::Module(ModuleFilter::Name(MODULE.to_owned()))
             }
             _ => return Cow::Borrowed(self),
         };
-        // A Gateway with a build of its own may be changing it: listeners that drain still run the other one.
+        // A Gateway with its own build may be changing it: listeners that drain still run the other one.
         let splits = Splits::Routes;
         Cow::Owned(Self {
             filter,
@@ -91,7 +89,6 @@ impl EnvoyOptions {
         })
     }
 
-    /// What says where the Envoys of this Gateway get their routes from, if not from here.
     pub(super) fn elsewhere(&self, gateway: &ObjectName) -> Option<&RoutesElsewhere> {
         self.routes_elsewhere.iter().find(|elsewhere| elsewhere.is_of(gateway))
     }
@@ -124,7 +121,7 @@ impl Default for FilterBuild {
     }
 }
 
-/// Where Envoy gets the wasm filter from.
+/// The source of the wasm filter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum WasmFilter {
@@ -138,17 +135,17 @@ pub enum WasmFilter {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RemoteFile {
-    /// The URL: `http` or `https`. Envoy does not verify the server; the digest verifies the file.
+    /// An `http` or `https` URL. Envoy does not verify the server; the digest verifies the file.
     pub url: String,
-    /// The SHA-256 of the file, in hexadecimal.
+    /// Its SHA-256, in hexadecimal.
     pub sha256: String,
 }
 
-/// Where Envoy gets the dynamic module from.
+/// The source of the dynamic module.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ModuleFilter {
-    /// `lib<name>.so` in the folder that `ENVOY_DYNAMIC_MODULES_SEARCH_PATH` of the Envoy process names.
+    /// `lib<name>.so` in Envoy's `ENVOY_DYNAMIC_MODULES_SEARCH_PATH`.
     Name(String),
     /// A file that the Envoy process can read, for Envoy 1.40 and newer.
     File(String),

@@ -15,10 +15,10 @@ pub(crate) use envoy_types::util::pack_any as pack;
 
 use limpet_core::envoy::{METADATA_KEY, METADATA_NAMESPACE};
 
-/// The configuration source of everything: the ADS stream.
+/// The ADS stream.
 ///
-/// An Envoy that starts waits for all of it, however long the controller is away. By default, it would go on after 15
-/// seconds: with listeners, for example, but without their routes, and so be ready and answer 404.
+/// An Envoy that starts waits for all of it. By default, it would continue after 15 seconds: with listeners, for
+/// example, but without their routes, and so be ready and answer 404.
 pub(super) fn ads() -> ConfigSource {
     ConfigSource {
         initial_fetch_timeout: duration(std::time::Duration::ZERO),
@@ -28,12 +28,11 @@ pub(super) fn ads() -> ConfigSource {
     }
 }
 
-/// Metadata of a route or a cluster, which the filter reads.
 pub(crate) fn session(session: &str) -> Metadata {
     metadata(METADATA_NAMESPACE, METADATA_KEY, session)
 }
 
-/// Metadata of one string. `prost` would encode several entries in any order.
+/// One string only: `prost` would encode several entries in any order.
 pub(super) fn metadata(filter: &str, key: &str, value: &str) -> Metadata {
     let value = Value {
         kind: Some(Kind::StringValue(value.to_owned())),
@@ -49,9 +48,8 @@ pub(super) fn metadata(filter: &str, key: &str, value: &str) -> Metadata {
 
 /// The same map, which `prost` encodes in the order of its keys.
 ///
-/// `prost` takes the order in which a map is iterated. Every `HashMap` chooses its own, so a few entries are put into
-/// new maps until the order is right. Resources are compared by their bytes: in any other order, what is equal would
-/// differ.
+/// Every `HashMap` chooses its own order, so a few entries are put into new maps until the order is right. Resources
+/// are compared by their bytes, so equal ones would differ otherwise.
 pub(super) fn in_order<V>(mut entries: HashMap<String, V>) -> HashMap<String, V> {
     while !entries.keys().is_sorted() {
         entries = entries.into_iter().collect();

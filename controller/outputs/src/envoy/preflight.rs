@@ -1,4 +1,4 @@
-//! The preflight: what Envoy says to the routes of each object, before they go live. `limpet-xds` says how.
+//! The preflight: Envoy's answer to the routes of each object, before they go live. See `limpet-xds`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::Ipv4Addr;
@@ -15,11 +15,13 @@ use super::resource;
 use crate::used::object_of;
 use limpet_resources::{PREFLIGHT, PREFLIGHT_METADATA, Resource, ResourceType};
 
-/// Never bound. No Gateway's listener has it, because it is an address for documentation (RFC 5737), and no host's.
+/// The listener's address, which is never bound. No Gateway's listener or host has this address for documentation (RFC
+/// 5737).
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const PORT: u16 = 1;
 
-/// The listener of the preflight. It is in the bootstrap, so that Envoy asks for the preflight before it has any other.
+/// The preflight's listener. It is in the bootstrap, so that Envoy asks for the preflight before it has any other
+/// listener.
 pub(super) fn listener() -> Listener {
     Listener {
         name: PREFLIGHT.to_owned(),
@@ -33,7 +35,6 @@ pub(super) fn listener() -> Listener {
     }
 }
 
-/// What says to the controller that Envoy has this listener.
 pub(super) fn metadata() -> Struct {
     let value = Value {
         kind: Some(Kind::BoolValue(true)),
@@ -43,7 +44,6 @@ pub(super) fn metadata() -> Struct {
     }
 }
 
-/// The route configuration that units are offered in.
 pub(super) fn routes() -> Resource {
     let routes = RouteConfiguration {
         name: PREFLIGHT.to_owned(),
@@ -53,8 +53,8 @@ pub(super) fn routes() -> Resource {
     resource(ResourceType::RouteConfiguration, PREFLIGHT, &routes)
 }
 
-/// One unit for each object that routes come from, under the name that the names of its rules begin with. A route that
-/// is in several virtual hosts is in the unit once.
+/// One unit for each object of routes, under the name that the names of its rules begin with. A route in several
+/// virtual hosts is in the unit once.
 pub(super) fn units<'a>(routes: impl Iterator<Item = &'a EncodedRoute>) -> Vec<Resource> {
     let mut known: HashSet<&[u8]> = HashSet::new();
     let mut units: BTreeMap<&str, Vec<&[u8]>> = BTreeMap::new();
@@ -70,7 +70,6 @@ pub(super) fn units<'a>(routes: impl Iterator<Item = &'a EncodedRoute>) -> Vec<R
     units.into_iter().map(unit).collect()
 }
 
-/// The unit of one object with these routes.
 pub(super) fn unit<'a>(object: &str, routes: impl Iterator<Item = &'a EncodedRoute>) -> Option<Resource> {
     let mut known: HashSet<&[u8]> = HashSet::new();
     let fields = routes.map(|route| &*route.field).filter(|field| known.insert(field));

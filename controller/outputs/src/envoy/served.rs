@@ -17,11 +17,10 @@ use limpet_model::Graph;
 use limpet_model::graph::{Cluster, ClusterName, Gateway, Hostname, Listener, Route, VirtualHost};
 use limpet_resources::{ResourceType, Resources, changes};
 
-/// What [`super::served`] makes of the last graph that it has caught up with. A copy shares all but what differs.
+/// The result of [`super::served`] for the last graph. A copy shares all but what differs.
 #[derive(Debug, Clone)]
 pub struct GatewayResources {
     gateway: ObjectName,
-    /// The last input.
     graph: Graph,
     options: Arc<EnvoyOptions>,
     inputs: Arc<FilterInputs>,
@@ -31,7 +30,7 @@ pub struct GatewayResources {
 }
 
 impl GatewayResources {
-    /// All of it, built in full. `used`: what the Gateway uses.
+    /// Builds all of it. `used`: what the Gateway uses.
     #[must_use]
     pub fn new(
         graph: &Graph,
@@ -70,7 +69,7 @@ impl GatewayResources {
         self.moving.as_ref()
     }
 
-    /// Takes in another graph. What did not change is not made again.
+    /// Takes in another graph, and makes only what changed.
     pub fn catch_up(
         &mut self,
         graph: &Graph,
@@ -153,7 +152,7 @@ impl GatewayResources {
 }
 
 impl GatewayReferences {
-    /// Takes in another graph. These are of `before`.
+    /// Takes in another graph. `self` has the references in `before`.
     pub fn catch_up(&mut self, gateway: &ObjectName, before: &Graph, after: &Graph) {
         let gateways = (before.gateways.get(gateway), after.gateways.get(gateway));
         let (Some(from), Some(to)) = gateways else {
@@ -212,13 +211,13 @@ impl GatewayReferences {
 pub struct ReplacedPolicy {
     /// The namespace.
     pub namespace: Text,
-    /// The name of the former one.
+    /// The former one's name.
     pub before: Text,
-    /// The name of the other one.
+    /// The other one's name.
     pub after: Text,
 }
 
-/// Whether all but the virtual hosts is the same. It seldom is not; then everything is rebuilt.
+/// Whether only virtual hosts differ. If not, everything is rebuilt.
 fn are_alike(before: &Gateway, after: &Gateway) -> bool {
     let listener = |before: &Listener, after: &Listener| {
         let any = |listener: &Listener| listener.virtual_hosts.contains_key(&Hostname::Any);
@@ -240,16 +239,15 @@ fn are_alike(before: &Gateway, after: &Gateway) -> bool {
             .all(|(before, after)| port(before, after))
 }
 
-/// What is another one than before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChangedHosts {
-    /// Some routes of the virtual host, by themselves.
+    /// Only some routes of the virtual host.
     Routes,
-    /// A cluster or a policy that routes of it refer to, and perhaps routes, too.
+    /// A cluster or a policy that its routes refer to, and perhaps routes.
     Referred,
 }
 
-/// The virtual hosts that are others, or of which a cluster is another one to their routes.
+/// The virtual hosts that differ, or of which a cluster differs for their routes.
 fn changed_places(
     used: &GatewayReferences,
     before: (&Graph, &Gateway),
@@ -283,7 +281,6 @@ fn changed_places(
     places
 }
 
-/// What routes have of a cluster that they lead to.
 fn of_routes(cluster: Option<&Arc<Cluster>>) -> impl PartialEq + '_ {
     cluster.map(|cluster| {
         let authorities = cluster.tls.as_ref().map(|tls| &tls.authorities);
@@ -291,7 +288,7 @@ fn of_routes(cluster: Option<&Arc<Cluster>>) -> impl PartialEq + '_ {
     })
 }
 
-/// From one graph to another, where only virtual hosts of the Gateway differ.
+/// The step from one graph to another, where only virtual hosts of the Gateway differ.
 struct VirtualHostChange<'g> {
     before: &'g Graph,
     after: &'g Graph,
@@ -305,7 +302,6 @@ impl<'g> VirtualHostChange<'g> {
         self.to.ports.get(&place.port)?.get(place.listener)
     }
 
-    /// Makes these virtual hosts, and the units of the objects that their routes come from.
     fn patch_hosts(
         &self,
         places: &BTreeMap<Arc<VirtualHostKey>, ChangedHosts>,
@@ -346,7 +342,6 @@ impl<'g> VirtualHostChange<'g> {
         }
     }
 
-    /// The routes of an object in a virtual host that did not change.
     fn encoded(&self, place: &VirtualHostKey, object: &str) -> Vec<EncodedRoute> {
         let (Some(listener), Some(host)) = (self.listener(place), place.find(self.to)) else {
             return Vec::new();
@@ -362,7 +357,6 @@ impl<'g> VirtualHostChange<'g> {
         EncodedHost::of(self.routes.host(place.port, listener, &own)).routes
     }
 
-    /// Makes the clusters that are others, or that are used now, with the secrets that they need.
     fn patch_clusters(
         &self,
         swapped: &BTreeSet<&VirtualHostReference>,

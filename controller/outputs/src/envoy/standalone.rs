@@ -23,8 +23,8 @@ use super::bootstrap::{admin, runtime};
 use super::pack::pack;
 use limpet_resources::{Resource, ResourceType};
 
-/// One configuration with the resources of one Gateway and the endpoints of its clusters. A cluster without endpoints
-/// stays empty.
+/// Writes the resources of one Gateway and the endpoints of its clusters as one configuration. A cluster without
+/// endpoints stays empty.
 ///
 /// # Errors
 /// If a resource cannot be decoded.

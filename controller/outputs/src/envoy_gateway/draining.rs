@@ -1,4 +1,4 @@
-//! `EnvoyPatchPolicy`: keeps sessions on pods that terminate. Envoy Gateway has no field for this.
+//! `EnvoyPatchPolicy`: keeps sessions on pods that terminate, for which Envoy Gateway has no field.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use limpet_model::short_hash;
 use super::PATCH_POLICY;
 use super::rules::SessionRule;
 
-/// The health states in which a host keeps its sessions (Envoy's `Cluster.CommonLbConfig.override_host_status`).
+/// States in which a host keeps its sessions (Envoy's `Cluster.CommonLbConfig.override_host_status`).
 const STATUSES: [&str; 4] = ["UNKNOWN", "HEALTHY", "DEGRADED", "DRAINING"];
 
-/// One object for each Gateway with sessions, with a patch for each of its rules.
+/// An object for each Gateway with sessions, with a patch for each of its rules.
 pub(super) fn patches(source: &ManifestInputs<'_>, rules: &[SessionRule<'_>]) -> Vec<Manifest> {
     let mut clusters: BTreeMap<&ObjectName, Vec<String>> = BTreeMap::new();
     for rule in rules {
@@ -57,7 +57,7 @@ fn patch(cluster: &str) -> Value {
     })
 }
 
-/// The name that Envoy Gateway gives the cluster of a rule.
+/// The rule's cluster, as Envoy Gateway names it.
 fn cluster(rule: &SessionRule<'_>) -> String {
     let route = &rule.origin.route;
     let kind = route.kind.as_str().to_ascii_lowercase();

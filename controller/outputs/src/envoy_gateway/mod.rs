@@ -1,11 +1,6 @@
 //! A graph as objects of Envoy Gateway: an `EnvoyExtensionPolicy` with the dynamic module for each rule with sessions,
-//! and an `EnvoyPatchPolicy` for each Gateway, so that sessions stay on pods that terminate.
-//!
-//! The wasm filter is not offered here: it would need changes to the routes, which belong to users.
-//!
-//! - `rules`: what Envoy Gateway can do for each rule, and what it cannot.
-//! - `policies`, `draining`: the two kinds.
-//! - `objections`: what Envoy Gateway objects to.
+//! and an `EnvoyPatchPolicy` for each Gateway, so that sessions stay on pods that terminate. The wasm filter is not
+//! offered: it would need changes to users' routes.
 
 mod draining;
 mod objections;
@@ -23,7 +18,6 @@ use limpet_api::ObjectName;
 
 use super::manifests::{ManifestInputs, ManifestKind, Manifests, ProxyPods};
 
-/// The `controllerName` of Envoy Gateway's GatewayClasses.
 pub(super) const GATEWAY_CONTROLLERS: &[&str] = &["gateway.envoyproxy.io/gatewayclass-controller"];
 
 const EXTENSION_POLICY: ManifestKind = ManifestKind {
@@ -40,7 +34,6 @@ const PATCH_POLICY: ManifestKind = ManifestKind {
     plural: "envoypatchpolicies",
 };
 
-/// The kinds that are written.
 pub(super) const DEFINITIONS: &[&ManifestKind] = &[&EXTENSION_POLICY, &PATCH_POLICY];
 
 pub(super) const KEYRING_KIND: &ManifestKind = &EXTENSION_POLICY;
@@ -49,7 +42,7 @@ pub(super) const KEYRING_KIND: &ManifestKind = &EXTENSION_POLICY;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct EnvoyGatewayOptions {
-    /// The name of the module in `dynamicModules` of the Gateways' `EnvoyProxy`.
+    /// The module's name in `dynamicModules` of the Gateways' `EnvoyProxy`.
     pub dynamic_module: String,
     /// Whether sessions stay on pods that terminate. Envoy Gateway must permit patches
     /// (`extensionApis.enableEnvoyPatchPolicy`).
@@ -65,7 +58,7 @@ impl Default for EnvoyGatewayOptions {
     }
 }
 
-/// The pods that Envoy Gateway creates for a Gateway. They are in its own namespace by default.
+/// The pods that Envoy Gateway creates for a Gateway, by default in its own namespace.
 pub(super) fn proxies(gateway: &ObjectName, _options: &EnvoyGatewayOptions) -> ProxyPods {
     ProxyPods {
         namespace: None,
@@ -77,7 +70,6 @@ pub(super) fn proxies(gateway: &ObjectName, _options: &EnvoyGatewayOptions) -> P
     }
 }
 
-/// The objects that should exist.
 pub(super) fn manifests(source: &ManifestInputs<'_>, options: &EnvoyGatewayOptions) -> Manifests {
     let (rules, unsupported) = rules::rules(source);
     let mut objects = policies::policies(source, options, &rules);

@@ -8,11 +8,10 @@ use limpet_model::Extent;
 
 use super::PATCH_POLICY;
 
-/// The conditions that say that something is wrong (`PolicyStatus` of the Gateway API), with the status that says so.
-/// `Overridden` is Envoy Gateway's own: another policy takes precedence.
+/// Conditions of `PolicyStatus` (Gateway API), with the status that means that something is wrong. `Overridden` is
+/// Envoy Gateway's own: another policy takes precedence.
 const WRONG: [(&str, &str); 3] = [("Accepted", "False"), ("Programmed", "False"), ("Overridden", "True")];
 
-/// Whether a condition is about the current generation of the object.
 pub(crate) fn objections(object: &Value) -> Vec<Objection> {
     let metadata = |field: &str| object.pointer(&format!("/metadata/{field}"));
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();

@@ -14,7 +14,6 @@ use limpet_model::short_hash;
 use super::rules::SessionRule;
 use super::{EXTENSION_POLICY, EnvoyGatewayOptions};
 
-/// The length limit of object names.
 const LONGEST_NAME: usize = 253;
 
 pub(super) fn policies(
@@ -60,8 +59,7 @@ fn target(rule: &SessionRule<'_>) -> Value {
     target
 }
 
-/// The filter's configuration for one rule. The filter runs only for this rule, so the configuration has no other
-/// policy.
+/// The filter runs only for this rule, so the configuration has no other policy.
 fn config(source: &ManifestInputs<'_>, rule: &SessionRule<'_>) -> Value {
     let policy = &rule.session.policy;
     let content = source.graph.policies.get(policy);
@@ -89,7 +87,7 @@ fn config(source: &ManifestInputs<'_>, rule: &SessionRule<'_>) -> Value {
     serde_json::to_value(config).unwrap_or_default()
 }
 
-/// Route and rule are in the name for people. The hash makes it unique.
+/// Route and rule are for people. The hash makes the name unique.
 pub(super) fn name(rule: &SessionRule<'_>) -> String {
     let route = &rule.origin.route;
     let rule_name = rule.origin.name.as_deref().unwrap_or_default();

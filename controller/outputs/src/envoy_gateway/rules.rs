@@ -10,12 +10,11 @@ use limpet_model::graph::{
 };
 use limpet_model::{Extent, Unsupported};
 
-/// A rule whose sessions Envoy Gateway can express.
 #[derive(Debug)]
 pub(super) struct SessionRule<'a> {
     pub(super) origin: &'a RuleOrigin,
     pub(super) session: SessionUse,
-    /// Whether its only destination has header filters of its own: Envoy Gateway then gives the cluster another name.
+    /// Whether its only destination has its own header filters: Envoy Gateway then gives the cluster another name.
     pub(super) has_own_cluster: bool,
 }
 
@@ -46,7 +45,7 @@ pub(super) fn rules<'a>(source: &ManifestInputs<'a>) -> (Vec<SessionRule<'a>>, V
     (rules, unsupported)
 }
 
-/// The route of each rule. A rule has the same route wherever it is served.
+/// A rule has the same route wherever it is served.
 fn forwards(graph: &Graph) -> BTreeMap<&RuleName, &Forward> {
     let listeners = graph
         .gateways
@@ -64,7 +63,6 @@ fn forwards(graph: &Graph) -> BTreeMap<&RuleName, &Forward> {
         .collect()
 }
 
-/// The rule and what is unsupported of it, or why it has no sessions.
 fn judge<'a>(
     source: &ManifestInputs<'a>,
     origin: &'a RuleOrigin,
@@ -113,7 +111,6 @@ fn judge<'a>(
     Ok((rule, parts))
 }
 
-/// What is unsupported of a rule that has sessions.
 fn unsupported_parts(
     source: &ManifestInputs<'_>,
     forward: &Forward,
@@ -155,7 +152,6 @@ fn has_unknown_filters(origin: &RuleOrigin, forward: &Forward) -> bool {
         .any(|field| field.starts_with(&backends) && field.contains("filters"))
 }
 
-/// The number of rules of the route.
 fn rule_count(source: &ManifestInputs<'_>, origin: &RuleOrigin) -> Option<usize> {
     let name: &ObjectName = &origin.route.name;
     match origin.route.kind {

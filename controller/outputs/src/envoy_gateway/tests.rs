@@ -32,7 +32,7 @@ fn policy_name(kind: Kind, route: &str, rule: Option<&str>) -> String {
     })
 }
 
-/// As the API server has it for names of such objects: a DNS subdomain.
+/// By the API server's rules: a DNS subdomain.
 fn is_legal(name: &str) -> bool {
     let legal = |label: &str| {
         !label.is_empty()

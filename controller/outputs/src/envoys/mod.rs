@@ -1,7 +1,5 @@
 //! The Envoys of Gateways, as objects of Kubernetes: for each Gateway a Deployment, a Service, a `ServiceAccount`, a
-//! `PodDisruptionBudget` and, if it is asked for, a `HorizontalPodAutoscaler`.
-//!
-//! - `pod`: the pods. `strategic`: strategic merge patches.
+//! `PodDisruptionBudget` and, on request, a `HorizontalPodAutoscaler`.
 
 mod pod;
 mod strategic;
@@ -19,12 +17,12 @@ use limpet_model::{EnvoyDeployment, Envoys, envoys_labels};
 
 pub use strategic::merge_key;
 
-/// How many pods by default.
+/// Pods by default.
 const REPLICAS: u32 = 2;
-/// After how many seconds without progress a rollout counts as stuck, which is reported. Kubernetes' default of ten
-/// minutes is long for a person who looks for a mistake. A node that a cluster adds for a pod is mostly there sooner.
+/// Seconds without progress until a rollout is reported as stuck. Kubernetes' default is ten minutes. A node that a
+/// cluster adds for a pod is mostly there sooner.
 const PROGRESS_DEADLINE: u32 = 180;
-/// How much of their CPU pods use at most on average, in percent.
+/// The CPU that pods use at most on average, in percent.
 const CPU_UTILIZATION: u32 = 80;
 
 const SERVICE_ACCOUNT: ManifestKind = ManifestKind {
@@ -61,7 +59,7 @@ pub const AUTOSCALER: ManifestKind = ManifestKind {
     plural: "horizontalpodautoscalers",
 };
 
-/// The kinds that are written, in this order.
+/// Kinds in the order in which they are written.
 pub const DEFINITIONS: &[&ManifestKind] = &[&SERVICE_ACCOUNT, &SERVICE, &DISRUPTION_BUDGET, &DEPLOYMENT, &AUTOSCALER];
 
 /// The objects that should exist.
@@ -70,12 +68,11 @@ pub fn manifests(source: &ManifestInputs<'_>, options: &ManagedOptions) -> Manif
     EnvoyObjects::default().catch_up(source, options)
 }
 
-/// The objects of each Gateway's Envoys, as they were made last. Patches are applied again where anything differs, and
-/// not in every build, which all Gateways wait for.
+/// The objects of each Gateway's Envoys, as they were made last. Patches are applied only where anything differs,
+/// because all Gateways wait for a build.
 #[derive(Debug, Default)]
 pub struct EnvoyObjects(BTreeMap<ObjectName, GatewayObjects>);
 
-/// The objects, and what they are made of.
 #[derive(Debug)]
 struct GatewayObjects {
     envoys: Arc<Envoys>,
@@ -131,7 +128,6 @@ fn owner(source: &ManifestInputs<'_>, gateway: &ObjectName, options: &ManagedOpt
 
 type Texts = BTreeMap<String, String>;
 
-/// What one Gateway wants.
 struct GatewayDeployment<'a> {
     gateway: &'a ObjectName,
     deployment: &'a EnvoyDeployment,
@@ -157,7 +153,7 @@ impl GatewayDeployment<'_> {
         all
     }
 
-    /// An object with its patches. They change neither whose it is nor which pods belong to it.
+    /// Patches change neither whose an object is nor which pods belong to it.
     fn manifest(
         &self,
         definition: &'static ManifestKind,
@@ -196,7 +192,7 @@ impl GatewayDeployment<'_> {
         }
     }
 
-    /// The labels that pods are selected by. They never change.
+    /// The labels that pods are selected by, which never change.
     fn selector(&self) -> BTreeMap<String, String> {
         let instance = self.deployment.name.name.to_string();
         let labels = [
@@ -206,7 +202,6 @@ impl GatewayDeployment<'_> {
         labels.map(|(name, value)| (name.to_owned(), value)).into()
     }
 
-    /// The labels and annotations that the Gateway asks for and an object of this kind gets.
     fn metadata(&self, definition: &ManifestKind) -> (Texts, Texts) {
         let names = &self.options.infrastructure;
         let (labels, annotations): (&[String], &[String]) = match *definition {
@@ -218,7 +213,7 @@ impl GatewayDeployment<'_> {
         self.requested_metadata(labels, annotations)
     }
 
-    /// What the Gateway asks for: all of it in its own namespace, and what is listed in another one.
+    /// Labels and annotations that the Gateway asks for: all of them in its own namespace, and listed ones in another.
     fn requested_metadata(&self, labels: &[String], annotations: &[String]) -> (Texts, Texts) {
         let deployment = self.deployment;
         if self.gateway.namespace == deployment.name.namespace {
@@ -228,7 +223,6 @@ impl GatewayDeployment<'_> {
         (of(labels, &deployment.labels), of(annotations, &deployment.annotations))
     }
 
-    /// The labels that are always there.
     fn own_labels(&self) -> BTreeMap<String, String> {
         let mut labels = self.selector();
         labels.extend(envoys_labels(self.gateway));
@@ -319,7 +313,6 @@ impl GatewayDeployment<'_> {
     }
 }
 
-/// The texts of this map.
 fn texts(map: Option<&Value>) -> BTreeMap<String, String> {
     let entries = map.and_then(Value::as_object).into_iter().flatten();
     let text = |(name, value): (&String, &Value)| Some((name.clone(), value.as_str()?.to_owned()));
@@ -339,7 +332,6 @@ mod tests {
     const ROLE: &str = "eks.amazonaws.com/role-arn";
     const BALANCER: &str = "networking.gke.io/load-balancer-type";
 
-    /// The Envoys of a Gateway, which run in this namespace. It asks for a label and some annotations.
     fn deployment(gateway: &ObjectName, namespace: &str) -> EnvoyDeployment {
         let extra = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), "1".to_owned())).collect();
         EnvoyDeployment {
@@ -369,7 +361,6 @@ mod tests {
         wanted.manifests()
     }
 
-    /// What the pods of the Gateway `shop/web` have in this namespace.
     fn template(namespace: &str) -> Value {
         let all = manifests(&ObjectName::new("shop", "web"), namespace);
         let pods = all.into_iter().find(|one| *one.definition == DEPLOYMENT);
@@ -467,7 +458,6 @@ mod tests {
         set(&mut graph, &web, 80);
         set(&mut graph, &api, 80);
         let first = build(&graph);
-        // Of the same content, which a build may make again.
         set(&mut graph, &web, 80);
         set(&mut graph, &api, 81);
         let second = build(&graph);
@@ -483,7 +473,6 @@ mod tests {
     fn all_objects_of_a_gateway_have_one_label_of_its_name() {
         for length in [63, 64, 253] {
             let gateway = ObjectName::new("shop", &"w".repeat(length));
-            // The Secrets of its certificate have these.
             let secrets = &envoys_labels(&gateway)[GATEWAY_NAME];
             for object in manifests(&gateway, "limpet-system") {
                 let label = &object.labels[GATEWAY_NAME];

@@ -7,12 +7,11 @@ use crate::envoy::EnvoysNamespace;
 use limpet_api::Container;
 use limpet_model::{ADMIN_PORT, READY_PORT, envoys_certificate, envoys_keys};
 
-/// How long a pod has to end after clients had their time to go elsewhere, in seconds.
+/// Seconds for a pod to end after clients had their time to go elsewhere.
 const TIME_TO_END: u64 = 30;
 
-/// Where the command, the filter and the bootstrap are.
 const FOLDER: &str = "/etc/limpet";
-/// Where the certificate for the xDS server is.
+/// The folder of the certificate for the xDS server.
 const CERTIFICATE: &str = "/etc/limpet-xds";
 
 /// The user of all containers: not root.
@@ -93,7 +92,6 @@ impl GatewayDeployment<'_> {
         spec
     }
 
-    /// Brings the command and both builds of the filter.
     fn install(&self) -> Value {
         json!({
             "name": "install",
@@ -105,7 +103,6 @@ impl GatewayDeployment<'_> {
         })
     }
 
-    /// Writes Envoy's bootstrap.
     fn bootstrap(&self) -> Value {
         let mut arguments: Vec<String> = ["controller", "bootstrap", "--gateway"].map(str::to_owned).into();
         arguments.extend([
@@ -165,13 +162,12 @@ impl GatewayDeployment<'_> {
             "name": "envoy",
             "image": image,
             "command": ["envoy", "-c", format!("{FOLDER}/envoy.yaml"), "--drain-time-s", seconds.to_string()],
-            // The dynamic module, if that is the build of the filter.
             "env": [{"name": "ENVOY_DYNAMIC_MODULES_SEARCH_PATH", "value": FOLDER}],
             "ports": ports,
             "readinessProbe": {
                 "httpGet": {"path": "/ready", "port": READY_PORT},
                 "periodSeconds": 5,
-                // On a busy node an answer may take longer than a second: not a reason to leave the rest with more.
+                // On a busy node an answer may take longer than a second.
                 "timeoutSeconds": 5,
             },
             "lifecycle": {"preStop": {"exec": {"command": [
@@ -188,7 +184,7 @@ impl GatewayDeployment<'_> {
         container
     }
 
-    /// The Secret with the key-encryption keys: the controller's own one, or a copy of it beside the pods.
+    /// The Secret with the key-encryption keys: the controller's own, or a copy of it beside the pods.
     fn keys(&self) -> Option<String> {
         let own = self.options.surroundings.key_encryption_keys.clone()?;
         Some(match self.options.namespace {
@@ -217,7 +213,7 @@ impl GatewayDeployment<'_> {
         resources.map_or_else(default, Value::Object)
     }
 
-    /// The MiB of Envoy's heap near which it refuses requests: three quarters of its limit, if one is given.
+    /// The MiB of heap near which Envoy refuses requests: three quarters of its limit, if any.
     fn max_heap(&self) -> Option<u64> {
         let limit = self
             .deployment

@@ -1,6 +1,5 @@
-//! Strategic merge patches, as Kubernetes defines them: a list whose items have a key is merged item by item.
-//!
-//! Items are looked up in maps, so the time grows with the size of both lists, and not with their product.
+//! Strategic merge patches, as Kubernetes defines them: a list whose items have a key is merged item by item. Items are
+//! looked up in maps, so the time grows with the size of both lists, and not with their product.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -10,7 +9,7 @@ use serde_json::{Map, Value};
 const DIRECTIVE: &str = "$patch";
 /// Before the name of a list of plain values: those to remove.
 const DELETE_FROM_LIST: &str = "$deleteFromPrimitiveList/";
-/// What `kubectl` adds about orders; it means nothing here.
+/// `kubectl` adds it about orders; it means nothing here.
 const ORDER: &str = "$setElementOrder/";
 const RETAIN: &str = "$retainKeys";
 
@@ -33,7 +32,6 @@ pub fn merge_key(list: &str, items: &[Value]) -> Option<&'static str> {
     })
 }
 
-/// Applies a patch.
 pub(super) fn patch(target: &mut Map<String, Value>, patch: &Map<String, Value>) {
     match patch.get(DIRECTIVE).and_then(Value::as_str) {
         Some("replace") => {
@@ -121,12 +119,11 @@ fn list(name: &str, known: Vec<Value>, items: &[Value]) -> Vec<Value> {
     all.items.into_iter().flatten().collect()
 }
 
-/// A list whose items have a key.
 struct KeyedList {
     key: &'static str,
-    /// What was removed leaves its place empty, so the others keep theirs.
+    /// Removed items leave their places empty, so the others keep theirs.
     items: Vec<Option<Value>>,
-    /// The places of the items by their key: of several with the same key, the first counts.
+    /// The first of several items with the same key counts.
     places: HashMap<Value, BTreeSet<usize>>,
 }
 
@@ -143,7 +140,6 @@ impl KeyedList {
         all
     }
 
-    /// The place of the item with the key of this one.
     fn place(&self, item: &Value) -> Option<usize> {
         self.places.get(item.get(self.key)?)?.first().copied()
     }
@@ -175,7 +171,7 @@ impl KeyedList {
             return;
         };
         patch(known, by);
-        // A key that is no plain value may have been patched, too.
+        // A key that is no plain value may also have been patched.
         let id = known.get(self.key).cloned();
         if id.as_ref() != by.get(self.key) {
             self.take(place, by.get(self.key));

@@ -1,4 +1,4 @@
-//! The filters around ours, and a default that takes the place of ours until its configuration arrives.
+//! The filters around ours, and a default that replaces ours until its configuration arrives.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +33,7 @@ pub(super) fn manifest(source: &ManifestInputs<'_>, gateway: &ObjectName) -> Man
     }
 }
 
-/// In the order of `envoy-configs/istio/chain.yaml`, which explains each patch.
+/// Patches in the order of `envoy-configs/istio/chain.yaml`, which explains each.
 fn patches(plugin: &ObjectName) -> Vec<Value> {
     let wasm = FilterBuild::default();
     let early = json!({"typed_config": {
@@ -43,9 +43,9 @@ fn patches(plugin: &ObjectName) -> Vec<Value> {
     let [soft, strict] = chain::behind_wasm();
     let ours = filter_name(plugin);
     let place = json!({"name": MANAGER, "subFilter": {"name": ours}});
-    // The gateway has routes that do not know of our filter. Without a default, Envoy would refuse all their requests.
-    // If Istio's agent cannot fetch the image, it puts an RBAC filter in the place of ours, which denies all requests.
-    // Its type is not taken, so Envoy keeps the filter that it has, or the default.
+    // The gateway has routes that do not know of our filter, whose requests Envoy would refuse without a default. If
+    // Istio's agent cannot fetch the image, it replaces our filter by an RBAC filter that denies all requests. Its type
+    // is not taken, so Envoy keeps its filter, or the default.
     let types = vec![Wasm::type_url()];
     let discovered = chain::discovered(&ours, types, Some(pass_through()));
     let removed = json!({"request_headers_to_remove": INTERNAL_HEADERS});
@@ -88,7 +88,7 @@ fn patch(apply_to: &str, operation: &str, filter: Option<Value>, value: &Value) 
     json!({"applyTo": apply_to, "match": matches, "patch": {"operation": operation, "value": value}})
 }
 
-/// An Envoy message as JSON. All messages used here have descriptors; a test fails if one is missing.
+/// Messages used here have descriptors; a test fails if one is missing.
 pub(super) fn written<M: Message + Name>(message: &M) -> Value {
     json::typed(message).unwrap_or_default()
 }

@@ -2,11 +2,7 @@
 //!
 //! - `plugin`: a `WasmPlugin` with the filter and its configuration, for each Gateway. `chain`: an `EnvoyFilter` with
 //!   the filters around it.
-//! - `rules`: an `EnvoyFilter` that gives the routes of a rule their sessions, for each rule. `names`: the names that
-//!   Istio gives these routes.
-//!
-//! Istio builds its routes from the same objects, so they are patched by name. What Istio cannot express is reported as
-//! unsupported, with its field.
+//! - `rules`: an `EnvoyFilter` with the sessions of a rule. `names`: Istio's names of its routes, which are patched.
 
 mod chain;
 mod names;
@@ -29,10 +25,8 @@ use super::used::GatewayReferences;
 
 pub use rules::PERSISTENT_SESSION;
 
-/// The `controllerName`s of Istio's GatewayClasses.
 pub(super) const GATEWAY_CONTROLLERS: &[&str] = &["istio.io/gateway-controller", "istio.io/unmanaged-gateway"];
 
-/// The classes that istiod creates.
 pub(super) const OWN_CLASSES: &[(&str, &str)] = &[
     ("istio", "istio.io/gateway-controller"),
     ("istio-remote", "istio.io/unmanaged-gateway"),
@@ -51,7 +45,7 @@ const ENVOY_FILTER: ManifestKind = ManifestKind {
     plural: "envoyfilters",
 };
 
-/// The kinds that are written. The filter comes last: the chain lets requests pass while the filter is missing.
+/// The filter comes last: the chain lets requests pass while the filter is missing.
 pub(super) const DEFINITIONS: &[&ManifestKind] = &[&ENVOY_FILTER, &WASM_PLUGIN];
 
 pub(super) const KEYRING_KIND: &ManifestKind = &WASM_PLUGIN;
@@ -79,7 +73,6 @@ impl Default for IstioOptions {
     }
 }
 
-/// The pods that Istio creates for a Gateway, in the Gateway's namespace.
 pub(super) fn proxies(gateway: &ObjectName) -> ProxyPods {
     ProxyPods {
         namespace: Some(gateway.namespace.to_string()),
@@ -88,7 +81,6 @@ pub(super) fn proxies(gateway: &ObjectName) -> ProxyPods {
     }
 }
 
-/// The objects that should exist.
 pub(super) fn manifests(source: &ManifestInputs<'_>, options: &IstioOptions) -> Manifests {
     let mut manifests = Manifests::default();
     let Some(module) = WasmModule::of(&source.options.filter, options) else {
@@ -116,7 +108,6 @@ pub(super) fn manifests(source: &ManifestInputs<'_>, options: &IstioOptions) -> 
     manifests
 }
 
-/// Where proxies get the wasm file from.
 #[derive(Debug)]
 struct WasmModule {
     url: String,
@@ -138,7 +129,6 @@ impl WasmModule {
     }
 }
 
-/// The proxies of a Gateway, as both kinds name them.
 fn target_refs(gateway: &ObjectName) -> Value {
     json!([{"group": GATEWAY_GROUP, "kind": "Gateway", "name": gateway.name}])
 }
@@ -153,7 +143,6 @@ fn owned_by_gateway(source: &ManifestInputs<'_>, gateway: &ObjectName) -> Option
     })
 }
 
-/// A name within the length limit of object names.
 fn object_name(gateway: &ObjectName, name: String) -> ObjectName {
     const LONGEST: usize = 253;
     let name = if name.len() <= LONGEST {

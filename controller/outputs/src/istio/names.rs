@@ -1,8 +1,7 @@
 //! The names that Istio gives the routes of a rule, and how an `EnvoyFilter` tells them from other rules' names.
 //!
-//! The routes of a named rule have just that name; an unnamed rule's routes have
-//! `<namespace>.<route>.<index of the rule>`. Rules of several routes may share a name. Then the hostname tells them
-//! apart, or hostname and port.
+//! The routes of a named rule have that name; an unnamed rule's have `<namespace>.<route>.<index of the rule>`. If
+//! rules of several routes share a name, the hostname tells them apart, or hostname and port.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,39 +11,31 @@ use limpet_api::ObjectName;
 use limpet_model::graph::{Gateway, Hostname, Route, RuleName, RuleOrigin};
 use limpet_model::{Graph, Objects};
 
-/// The names of a Gateway's routes.
 #[derive(Default)]
 pub(super) struct IstioRouteNames<'a> {
-    /// The rules whose routes have a name, by name and place.
     named: BTreeMap<String, BTreeMap<HostPort<'a>, BTreeSet<&'a RuleName>>>,
     /// The routes of each rule, one for each match, in the order of matching.
     pub(super) rules: BTreeMap<&'a RuleName, Vec<&'a Route>>,
 }
 
-/// A hostname and a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct HostPort<'a> {
     hostname: &'a Hostname,
     port: u16,
 }
 
-/// Which routes of a name are meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum NamedRoutes<'a> {
-    /// All of them.
     All,
-    /// The routes of a hostname.
     Under(&'a Hostname),
-    /// The routes of a hostname at a port.
     At(HostPort<'a>),
 }
 
-/// How the routes of a rule are found.
 #[derive(Debug, Default)]
 pub(super) struct RouteSelection<'a> {
     /// All of them together.
     pub(super) which: BTreeSet<NamedRoutes<'a>>,
-    /// They have the same names as the routes of these other rules, at this place.
+    /// Other rules whose routes have the same names at this place.
     pub(super) confused: BTreeMap<&'a Hostname, BTreeSet<&'a RuleName>>,
 }
 
@@ -103,8 +94,8 @@ impl<'a> IstioRouteNames<'a> {
     }
 }
 
-/// The names that Istio may give the routes of a rule. The index of a rule without sessions is not known, so it may
-/// have several.
+/// Names that Istio may give a rule's routes: the index of a rule without sessions is not known, so it may have
+/// several.
 fn route_names(graph: &Graph, objects: &Objects, rule: &RuleName) -> Vec<String> {
     if let Some(origin) = graph.rules.get(rule) {
         return vec![route_name(origin)];
@@ -129,7 +120,6 @@ fn rule_names<'a>(objects: &'a Objects, kind: &str, route: &ObjectName) -> Vec<O
     names.chain(grpc.map(|rule| rule.name.as_deref())).collect()
 }
 
-/// The name that Istio gives the routes of a rule.
 pub(super) fn route_name(origin: &RuleOrigin) -> String {
     match &origin.name {
         Some(name) => name.clone(),
@@ -142,7 +132,6 @@ fn numbered(route: &ObjectName, index: usize) -> String {
 }
 
 impl NamedRoutes<'_> {
-    /// As the match of an `EnvoyFilter`.
     pub(super) fn matcher(self, name: &str) -> Value {
         let route = json!({"name": name});
         let configuration = match self {

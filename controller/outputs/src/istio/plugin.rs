@@ -69,7 +69,6 @@ pub(super) fn manifest(
     })
 }
 
-/// The name of the plugin.
 pub(super) fn name(gateway: &ObjectName) -> ObjectName {
     object_name(gateway, format!("limpet-{}", gateway.name))
 }

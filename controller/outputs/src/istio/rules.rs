@@ -23,14 +23,13 @@ use super::chain::written;
 use super::names::{IstioRouteNames, NamedRoutes, RouteSelection, route_name};
 use super::{ENVOY_FILTER, IstioOptions, object_name, owned_by_gateway, target_refs};
 
-/// About as many bytes as fit into an object of the API server.
+/// About as many as fit into an object of the API server.
 const MOST_PATCHES: usize = 512;
 /// Istio's default for routes that do not set it.
 const RETRY_ON: &str = "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes";
 /// The Service label that makes Istio keep the endpoints of terminating pods.
 pub const PERSISTENT_SESSION: &str = "istio.io/persistent-session";
 
-/// The objects of a Gateway's rules, and what is unsupported.
 pub(super) fn add(
     manifests: &mut Manifests,
     source: &ManifestInputs<'_>,
@@ -77,11 +76,11 @@ pub(super) fn add(
     }
 }
 
-/// How many bytes of the hash are in a name: enough that no tenant finds a rule whose name is also another tenant's,
-/// because the objects of all routes are in the namespace of the Gateway.
+/// Enough bytes that no tenant finds a rule with another tenant's name, because the objects of all routes are in the
+/// namespace of the Gateway.
 const HASHED: usize = 10;
 
-/// Gateway and rule are in the name for people. The hash makes it unique.
+/// Gateway and rule are for people. The hash makes the name unique.
 fn name(gateway: &ObjectName, origin: &RuleOrigin, rule: &RuleName) -> String {
     let hash = hash(format!("{gateway} {rule}").as_bytes(), HASHED);
     format!("limpet-rule-{}-{}-{hash}", gateway.name, origin.route.name.name)
@@ -115,7 +114,6 @@ struct RulePatches<'a> {
 }
 
 impl<'a> RulePatches<'a> {
-    /// All patches of the rule; none if it has no sessions.
     fn patches(
         &self,
         names: &IstioRouteNames<'a>,
@@ -205,7 +203,6 @@ impl<'a> RulePatches<'a> {
         }
     }
 
-    /// A patch for the weighted routes, and one for each match and destination.
     fn split(
         &self,
         forwards: &[(&Route, &Forward)],
@@ -252,7 +249,6 @@ impl<'a> RulePatches<'a> {
         NativeSteering::of(self.source.graph.policies.get(&used.policy))
     }
 
-    /// The name that Istio gives the cluster of a destination.
     fn cluster(&self, destination: &Destination) -> Option<ClusterName> {
         let Target::Cluster(cluster) = &destination.target else {
             return None;
@@ -285,7 +281,6 @@ impl<'a> RulePatches<'a> {
     }
 }
 
-/// A patch of routes in all route configurations.
 struct Patch {
     operation: &'static str,
     value: Value,
@@ -305,7 +300,6 @@ fn patches(per_place: &[Patch], which: &BTreeSet<NamedRoutes<'_>>, name: &str) -
     all.collect()
 }
 
-/// Metadata and steering for existing routes.
 fn merged(session: &str, steering: NativeSteering) -> Patch {
     let made = EnvoyRoute {
         metadata: Some(pack::session(session)),
@@ -340,7 +334,7 @@ fn steered(made: EnvoyRoute, steering: NativeSteering) -> EnvoyRoute {
     }
 }
 
-/// As in Istio's own routes.
+/// Retries as in Istio's own routes.
 fn with_retries(mut made: EnvoyRoute) -> EnvoyRoute {
     if let Some(EnvoyAction::Route(action)) = &mut made.action
         && let Some(policy) = &mut action.retry_policy

@@ -11,7 +11,6 @@ use limpet_model::graph::{
 };
 use limpet_model::{FewSet, Graph, Objects};
 
-/// A rule without sessions of its own, wherever it leads.
 fn route(rule: &str) -> Route {
     Route {
         rule: RuleName(rule.into()),
@@ -26,7 +25,7 @@ fn route(rule: &str) -> Route {
     }
 }
 
-/// Which rules are served at which ports and hostnames.
+/// The rules at each port and hostname.
 fn gateway(places: &[(u16, &str, &[&str])]) -> Gateway {
     let mut gateway = Gateway::default();
     for (port, hostname, rules) in places {
@@ -77,7 +76,7 @@ fn two_carts() -> Graph {
     }
 }
 
-/// What an `EnvoyFilter` matches on for the rule `a/cart`, and with whom it is confused.
+/// What an `EnvoyFilter` matches on for the rule `a/cart`, and the rules that it is confused with.
 fn found(graph: &Graph, gateway: &Gateway, rule: &str) -> (Vec<serde_json::Value>, Vec<String>) {
     let objects = Objects::default();
     let names = IstioRouteNames::of(graph, &objects, gateway);
@@ -154,7 +153,6 @@ fn a_rule_without_a_name_has_its_routes_and_its_place() {
     let alone = gateway(&[(80, "*", &[rule])]);
     let expected = json!({"vhost": {"route": {"name": "shop.a.2"}}});
     assert_eq!(found(&graph, &alone, rule), (vec![expected], vec![]));
-    // A GRPCRoute of the same name is called the same.
     let both = gateway(&[(80, "*", &[rule, of_grpc])]);
     assert_eq!(found(&graph, &both, rule), (vec![], vec!["*: 1".to_owned()]));
 }

@@ -1,4 +1,4 @@
-//! The addresses that a start listens on. `--check` tries the same.
+//! The addresses that a start listens on, and `--check` tries.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -9,19 +9,13 @@ use crate::cluster::cli::OutputKind;
 use crate::cluster::config::Config;
 use crate::exit::CommandFailure;
 
-/// Listens on an address. `field` has it in the configuration.
-///
-/// # Errors
-/// If the address cannot be listened on.
+/// Listens on an address. `field` names it in the configuration.
 pub(crate) async fn bind(field: &str, address: SocketAddr) -> Result<TcpListener, CommandFailure> {
     let listener = TcpListener::bind(address).await;
     listener.map_err(|error| cannot_listen(field, address, &error))
 }
 
-/// Checks that all addresses can be listened on. One that is in use may be in use by a running controller.
-///
-/// # Errors
-/// If an address cannot be listened on.
+/// Checks that all addresses are free. One that is in use may be a running controller's.
 pub(crate) fn check(config: &Config, output: OutputKind) -> Result<(), CommandFailure> {
     for (field, address) in config.addresses_to_listen_on(output) {
         match std::net::TcpListener::bind(address) {

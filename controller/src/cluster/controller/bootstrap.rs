@@ -63,6 +63,6 @@ pub(super) fn run(args: &BootstrapArgs, form: Output) -> Result<CommandVerdict, 
 fn write(file: &Path, value: &Result<Value, json::JsonError>) -> Result<(), CommandFailure> {
     let value = value.as_ref().map_err(|error| CommandFailure(error.to_string()))?;
     let text = serde_saphyr::to_string(value).map_err(|error| CommandFailure(error.to_string()))?;
-    // It holds paths of keys, and no keys.
+    // The file has paths of keys, but no keys.
     write_file(file, &text, false)
 }

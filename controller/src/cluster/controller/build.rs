@@ -1,5 +1,3 @@
-//! From objects to resources.
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +14,6 @@ use limpet_outputs::manifests::{ManifestInputs, Manifests};
 use limpet_outputs::{ControlPlane, FilterInputs, MOST_BYTES, MOST_BYTES_OF_OBJECT, PolicyRoom, all_policies};
 use limpet_resources::{Name, ResourceVersion, Resources};
 
-/// The result of a build.
 #[derive(Debug)]
 pub(crate) struct BuildResult {
     pub(super) reports: Reports,
@@ -27,10 +24,10 @@ pub(crate) struct BuildResult {
     /// The Services that lead to Envoys.
     pub(crate) services_of_envoys: BTreeSet<ObjectName>,
     pub(crate) took: Duration,
-    /// The routes that Envoys refused, and the refusals that still count.
+    /// Refused routes, and the refusals that still count.
     pub(super) quarantined: BTreeSet<ObjectRef>,
     pub(super) hits: BTreeSet<(Name, ResourceVersion)>,
-    /// What was known of refusals.
+    /// The refusals that were known when the build began.
     pub(super) quarantine: Arc<Quarantine>,
     /// `None`: the same is published already.
     pub(super) changes: Option<BuildChanges>,
@@ -56,15 +53,15 @@ pub(super) struct BuildChanges {
     pub(super) state: BuildState,
     /// How long a token may live unused under any of the policies.
     pub(super) life: Duration,
-    /// By Gateway, everything except endpoints. Empty if a control plane gets objects instead.
+    /// By Gateway, without endpoints. Empty if a control plane gets objects instead.
     pub(super) resources: ByGateway,
-    /// The filters of Gateways whose sessions are moved, without the hosts. Empty if a control plane gets objects.
+    /// Filters with sessions that applications move, without the hosts. Empty for a control plane.
     pub(super) moving: BTreeMap<ObjectName, Arc<MovingFilter>>,
 }
 
 pub(super) type ByGateway = BTreeMap<ObjectName, Resources>;
 
-/// What objects mean, before anybody has looked whether Envoys have refused it.
+/// A build before refusals are considered.
 struct BuildAttempt {
     state: BuildState,
     reports: Reports,
@@ -73,21 +70,20 @@ struct BuildAttempt {
     services_of_envoys: BTreeSet<ObjectName>,
 }
 
-/// Everything that resources depend on, and what the debug page shows besides: the rules in the graph.
+/// Everything that resources depend on, and the rules of the graph for the debug page.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct BuildState {
     pub(super) graph: Arc<Graph>,
     pub(super) gateways: BTreeSet<ObjectName>,
-    /// What they use.
     pub(super) used: UsedByGateway,
     pub(super) inputs: Arc<FilterInputs>,
     pub(super) retained: RetainedByGateway,
     pub(super) manifests: Option<Arc<Manifests>>,
-    /// The Envoys that the controller keeps.
+    /// For the Envoys that the controller keeps.
     pub(super) envoys: Option<Arc<Manifests>>,
 }
 
-/// Builds on a thread of its own.
+/// Builds on its own thread.
 #[derive(Debug)]
 pub(crate) struct Builder {
     pub(super) options: Arc<EnvoyOptions>,
@@ -96,9 +92,9 @@ pub(crate) struct Builder {
     pub(super) inputs: Arc<FilterInputs>,
     pub(super) published: Option<BuildState>,
     pub(super) quarantine: Arc<Quarantine>,
-    /// The Gateways whose Envoys say themselves what they refuse.
+    /// Gateways whose Envoys report refusals to this replica.
     pub(super) preflighted: BTreeSet<ObjectName>,
-    /// The Gateways whose Envoys all have the published routes, and need nothing for earlier ones.
+    /// Gateways whose Envoys all have the published routes, and need nothing for earlier ones.
     pub(super) drops_retained: BTreeSet<ObjectName>,
     pub(super) now: Moment,
     pub(super) stages: BuildStages,
@@ -110,7 +106,7 @@ impl Builder {
         let mut hits = BTreeSet::new();
         let mut tried = Arc::clone(&objects);
         let mut attempt = self.attempt(&tried, settings);
-        // Each turn puts something else in the place of a route, and there are few such things.
+        // Ends, because each turn replaces a route, and there are few replacements.
         let mut resources = None;
         while !self.quarantine.is_empty() {
             let of_attempt = &*resources.insert(self.resources(&attempt.state));
@@ -202,7 +198,6 @@ impl Builder {
         }
     }
 
-    /// What the Gateways of a graph use.
     fn used(&mut self, graph: &Arc<Graph>) -> UsedByGateway {
         let before = std::mem::replace(&mut self.stages.graph, Arc::clone(graph));
         let mut known = std::mem::take(&mut self.stages.used);
@@ -253,7 +248,6 @@ impl Builder {
             .collect()
     }
 
-    /// Of the Gateways whose resources were made last.
     fn moving(&self) -> BTreeMap<ObjectName, Arc<MovingFilter>> {
         let served = self.stages.served.iter();
         let filters = served.filter_map(|(gateway, served)| Some((gateway.clone(), Arc::clone(served.moving()?))));
@@ -270,7 +264,7 @@ impl Builder {
         })
     }
 
-    /// Tokens from before an idle timeout became shorter are honoured, too.
+    /// How long a token may live unused, also one from before an idle timeout became shorter.
     fn life(&mut self, made: &BuildState) -> Duration {
         let former = made
             .retained

@@ -1,4 +1,4 @@
-//! Tells when certificates of xDS end soon: each replica in its log, the leader by an Event on its pod.
+//! Warns of xDS certificates that end soon: each replica in its log, the leader by an Event on its pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,16 +11,14 @@ use crate::cluster::reconcile::certificates::CertificateFigures;
 use crate::cluster::reconcile::diagnostics::{Diagnostic, DiagnosticReason, Diagnostics};
 use crate::time_format;
 
-/// How often the certificates are looked at.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// How long before its end a warning names a certificate, if it is valid for long.
+/// How long before its end a warning names a certificate of long validity.
 const BEFORE: Duration = Duration::from_secs(30 * 24 * 3600);
-/// A warning names a certificate of shorter validity in this part of it: others renew it in time.
+/// One of shorter validity is named in its last fourth, so that timely renewals cause no warning.
 const PART: u32 = 4;
-/// How often the warning is repeated.
 const AGAIN: Duration = Duration::from_secs(24 * 3600);
 
-/// The certificates of xDS that are in use: the server's, the connected Envoys', and those in the Secrets of Gateways.
+/// The xDS certificates of the server, the connected Envoys, and the Secrets of Gateways.
 #[derive(Debug, Clone)]
 pub(crate) struct InUse {
     of_server: Certificates,
@@ -28,7 +26,7 @@ pub(crate) struct InUse {
 }
 
 impl InUse {
-    /// `in_secrets` has what is known of the Secrets of Gateways. `None`: no Envoy is served.
+    /// `in_secrets`: the certificates in Secrets of Gateways. `None`: no Envoy is served.
     pub(crate) fn new(
         of_server: Option<Certificates>,
         in_secrets: Option<watch::Receiver<CertificateFigures>>,
@@ -39,7 +37,6 @@ impl InUse {
         })
     }
 
-    /// The certificate of each role that ends first.
     pub(crate) fn firsts(&self) -> Vec<CertificateUse> {
         let in_secret = self.in_secrets.as_ref().and_then(|known| known.borrow().first.clone());
         let mut firsts: BTreeMap<CertificateRole, CertificateUse> = BTreeMap::new();
@@ -52,7 +49,7 @@ impl InUse {
         firsts.into_values().collect()
     }
 
-    /// How many Gateways have no Secret that is as it should be.
+    /// How many Gateways lack a correct Secret.
     pub(crate) fn behind(&self) -> usize {
         self.in_secrets.as_ref().map_or(0, |known| known.borrow().outdated)
     }
@@ -89,7 +86,7 @@ pub(crate) async fn follow(certificates: InUse, diagnostics: Diagnostics, pod: S
     }
 }
 
-/// The seconds until this certificate ends; negative after it.
+/// Negative after the end.
 pub(crate) fn seconds_left(one: &CertificateUse, now: SystemTime) -> f64 {
     match one.validity.ends.duration_since(now) {
         Ok(left) => left.as_secs_f64(),
@@ -103,7 +100,7 @@ fn is_ending(one: &CertificateUse, now: SystemTime) -> bool {
     validity.ends.duration_since(now).unwrap_or_default() <= BEFORE.min(whole / PART)
 }
 
-/// RFC 3339.
+/// The end as in RFC 3339.
 fn until(one: &CertificateUse) -> String {
     let end = one.validity.ends.duration_since(UNIX_EPOCH).unwrap_or_default();
     time_format::exact(Timestamp::from_unix_seconds(end.as_secs()))
@@ -118,12 +115,11 @@ fn message(one: &CertificateUse) -> String {
     format!("{what} {} ends at {}: renew it", one.whose, until(one))
 }
 
-/// What the log has, and since when.
 #[derive(Debug, Default)]
 struct LoggedExpiries(BTreeMap<CertificateRole, (CertificateUse, SystemTime)>);
 
 impl LoggedExpiries {
-    /// What the log does not have yet, or not since yesterday.
+    /// Returns certificates that were not logged yet, or not since yesterday.
     fn news(&mut self, ending: &[CertificateUse], now: SystemTime) -> Vec<CertificateUse> {
         self.0.retain(|role, _| ending.iter().any(|one| one.role == *role));
         let mut news = Vec::new();
@@ -171,7 +167,7 @@ mod tests {
             "{}",
             message(&year)
         );
-        // One that is renewed every few days is not told of all the time.
+        // One that is renewed every few days causes no warnings.
         let week = valid(8, start);
         assert!(!is_ending(&week, start + 5 * DAY));
         assert!(is_ending(&week, start + 6 * DAY));

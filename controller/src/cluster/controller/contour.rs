@@ -1,5 +1,5 @@
-//! The metrics that Contour has of `IngressRoute`s, under its names. They are made of the last build at each request,
-//! so nothing is left of objects that are gone.
+//! Contour's metrics of `IngressRoute`s, under its names. They are made of the last build at each request, so nothing
+//! is left of objects that are gone.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +19,7 @@ use limpet_model::graph::Graph;
 use limpet_model::reports::{IngressRouteReport, IngressRouteStatus};
 use limpet_model::{Map, Reports};
 
-/// When the last build was that changed anything of `IngressRoute`s.
+/// The last build that changed anything of `IngressRoute`s.
 #[derive(Debug, Default)]
 pub(super) struct LastChange {
     /// Unix time.
@@ -27,7 +27,7 @@ pub(super) struct LastChange {
 }
 
 impl LastChange {
-    /// Compares two builds. `now` is Unix time.
+    /// Compares two builds. `now`: Unix time.
     pub(super) fn record(
         &mut self,
         gateway: &ObjectName,
@@ -45,7 +45,7 @@ impl LastChange {
     }
 }
 
-/// The metrics of the leader. Other replicas have none.
+/// Contour's metrics. Only the leader has them.
 #[derive(Debug)]
 pub(super) struct ContourMetrics {
     leads: watch::Receiver<bool>,
@@ -53,7 +53,7 @@ pub(super) struct ContourMetrics {
 }
 
 impl ContourMetrics {
-    /// Adds them, if `IngressRoute`s are read.
+    /// Registers them if `IngressRoute`s are read.
     pub(super) fn register(
         registry: &mut Registry,
         context: &ControllerContext,
@@ -105,7 +105,7 @@ impl Collector for ContourMetrics {
     }
 }
 
-/// How many of these objects there are, by labels.
+/// Counts objects by labels.
 fn count<L: Ord>(
     routes: &Map<ObjectName, IngressRouteReport>,
     is_counted: impl Fn(&IngressRouteReport) -> bool,

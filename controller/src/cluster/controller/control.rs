@@ -1,4 +1,4 @@
-//! The event loop: takes in changes, builds when it is time, and publishes.
+//! The event loop: takes in changes, builds, and publishes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,35 +30,32 @@ use limpet_model::graph::Graph;
 use limpet_model::{Reports, Settings};
 use limpet_outputs::needed_variables;
 
-/// How long a change waits for further ones: what is applied together is built once.
+/// How long a change waits for further ones, so that a batch is built once.
 const QUIET: Duration = Duration::from_millis(20);
-/// How long a build waits while changes keep coming.
+/// How long a build waits at most while changes keep coming.
 const LONGEST: Duration = Duration::from_millis(250);
-/// How many updates are taken in before anything else happens.
+/// The most updates that are taken in at once.
 const BATCH: usize = 512;
-/// How often changes of statuses, and of what pods say of their deletion, are passed on.
+/// The least time between two changes of statuses, or of pods' deletions, that are passed on.
 const STATUS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long changed hosts of clusters whose sessions move wait for further ones: each change makes Envoy set up the
+/// How long changed hosts of clusters with moving sessions wait for further ones: each change makes Envoy set up the
 /// filter again.
 const HOSTS: Duration = Duration::from_secs(1);
 
-/// The minimum time for which retained policies are kept. They stay longer while an Envoy may still have routes with
-/// them.
+/// The minimum for retained policies. They stay longer while an Envoy may still have routes with them.
 const RETAINED: Duration = Duration::from_secs(5);
 
-/// Where the loop sends what other tasks need.
 #[derive(Debug)]
 pub(crate) struct ControlSenders {
     pub(crate) reported: watch::Sender<Option<PublishedReports>>,
     pub(crate) observation: watch::Sender<Observation>,
-    /// What pods say of their deletion, once it is known.
+    /// `None`: not known yet.
     pub(crate) deletions: watch::Sender<Option<Arc<PodDeletions>>>,
     pub(crate) readiness: watch::Sender<ReadinessState>,
     pub(crate) published_filter: watch::Sender<Option<PublishedFilter>>,
 }
 
-/// The receiving ends of [`ControlSenders`].
 #[derive(Debug)]
 pub(crate) struct ControlReceivers {
     pub(crate) reported: watch::Receiver<Option<PublishedReports>>,
@@ -99,7 +96,6 @@ impl ControlSenders {
     }
 }
 
-/// What the loop takes in besides objects.
 #[derive(Debug)]
 pub(crate) struct ControlSources {
     pub(crate) inputs: watch::Receiver<InputsOrReason>,
@@ -109,7 +105,6 @@ pub(crate) struct ControlSources {
     pub(crate) questions: mpsc::Receiver<SnapshotQuestion>,
 }
 
-/// The loop's state.
 #[derive(Debug)]
 pub(crate) struct ControlLoop {
     reader: ObjectReader,
@@ -128,17 +123,15 @@ pub(crate) struct ControlLoop {
     contour_change: LastChange,
     /// The first and the last change since the last build began.
     unbuilt_since: Option<(Instant, Instant)>,
-    /// When other single objects were wanted last, or the kinds that name them were not all listed yet.
+    /// When other single objects were wanted last, or not all kinds that name them were listed.
     reference_wait: ReferenceWait,
     all_listed: bool,
-    /// When to pass on changed statuses.
     status_due: Option<Instant>,
-    /// When to pass on what pods say of their deletion.
     deletions_due: Option<Instant>,
-    /// When to publish the changed hosts of clusters whose sessions move.
+    /// When to publish changed hosts of clusters whose sessions move.
     moved_hosts_due: Option<Instant>,
-    /// When to check whether retained policies can be dropped, and whether the next build drops them. Of which Gateways
-    /// is known when it begins: one that runs now publishes routes that Envoys do not have.
+    /// When to check whether retained policies can be dropped, and whether the next build drops them. For which
+    /// Gateways is decided when it begins, because a running build publishes routes that Envoys lack.
     retained_due: Option<Instant>,
     drops_retained: bool,
     building: Option<JoinHandle<BuildResult>>,
@@ -173,7 +166,7 @@ impl Reconcile for ControlLoop {
                 }
             }
             Some(question) = self.questions.recv() => {
-                // The asker may have gone.
+                // The receiver may be gone.
                 let _ = question.send(self.snapshot());
             }
             () = self.replicas.changed() => {
@@ -186,7 +179,7 @@ impl Reconcile for ControlLoop {
         Ok(())
     }
 
-    /// Does what is due.
+    /// Does what is due. Returns the time until the next step.
     async fn reconcile(&mut self) -> Option<Duration> {
         let now = Instant::now();
         let is_due = |time: Option<Instant>| time.is_some_and(|time| time <= now);
@@ -279,7 +272,6 @@ impl ControlLoop {
         }
     }
 
-    /// Runs until `shutdown`.
     pub(crate) async fn run(self, mut shutdown: watch::Receiver<bool>) {
         tokio::select! {
             () = reconcile_loop::run(self) => {}
@@ -287,7 +279,6 @@ impl ControlLoop {
         }
     }
 
-    /// Takes in what an update changed.
     fn apply_change(&mut self, change: &StoreChange) {
         if self.store.has_wanted() {
             self.reference_wait.answered();
@@ -312,7 +303,7 @@ impl ControlLoop {
         self.update_readiness();
     }
 
-    /// Publishes the endpoints of these Services, except addresses that are held back.
+    /// Publishes endpoints, except addresses that are held back.
     fn publish_endpoints(&mut self, services: &BTreeSet<ObjectName>) {
         let Self {
             store,
@@ -342,7 +333,7 @@ impl ControlLoop {
         self.report_left_out_endpoints();
     }
 
-    /// Releases addresses that need not be held back any more.
+    /// Publishes addresses that need not be held back any more.
     fn release_addresses(&mut self) {
         let services = self.guard.release(self.publisher.published_filter());
         self.publish_endpoints(&services);
@@ -350,7 +341,6 @@ impl ControlLoop {
         self.report_left_out_endpoints();
     }
 
-    /// Reports Services with endpoints that there is no room for.
     fn report_left_out_endpoints(&self) {
         let objects = self.store.objects();
         let diagnostic = |service: ObjectName, message: &str| Diagnostic {
@@ -379,7 +369,7 @@ impl ControlLoop {
         let was_stale = matches!(*self.senders.readiness.borrow(), ReadinessState::Stale(_));
         let Some(why) = missing else {
             if was_stale {
-                // It is ready again with the next build.
+                // Ready again with the next build.
                 self.schedule_build();
             }
             return;
@@ -395,14 +385,13 @@ impl ControlLoop {
         }
     }
 
-    /// Notes that something changed that graphs are built from.
     fn schedule_build(&mut self) {
         let now = Instant::now();
         let first = self.unbuilt_since.map_or(now, |(first, _)| first);
         self.unbuilt_since = Some((first, now));
     }
 
-    /// When to build next; `None`: not before something else happens.
+    /// `None`: not before something else happens.
     fn build_due(&self) -> Option<Instant> {
         let (first, last) = self.unbuilt_since?;
         if self.building.is_some() || !self.store.is_complete() || self.inputs.borrow().is_err() {
@@ -435,21 +424,21 @@ impl ControlLoop {
         self.building = Some(tokio::task::spawn_blocking(move || builder.build(objects, &settings)));
     }
 
-    /// Once all Envoys of a Gateway have the published routes, none of them needs the policies of earlier ones.
+    /// Drops retained policies of Gateways whose Envoys all have the published routes.
     fn drop_retained(&mut self) {
         let has_retained = self.publisher.has_retained();
         self.drops_retained = !self.publisher.needless_retained().is_empty();
         if self.drops_retained {
             self.schedule_build();
         }
-        // Where another Gateway still retains some, the build looks again.
+        // If another Gateway still retains some, the build checks again.
         self.retained_due = (has_retained && !self.drops_retained).then(|| Instant::now() + RETAINED);
     }
 
     fn publish(&mut self, mut built: BuildResult) {
         self.memory.remember(std::mem::take(&mut built.memory));
         let mut services = self.guard.set_routed_from(std::mem::take(&mut built.led_from));
-        // Before the routes of a namespace lead to a Service, its endpoints have to be looked at for that namespace.
+        // Endpoints are judged for a namespace before its routes lead to the Service.
         self.publish_endpoints(&services);
         let followed = self.store.follow(std::mem::take(&mut built.services_of_envoys));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -499,7 +488,7 @@ impl ControlLoop {
         }));
     }
 
-    /// What is published now. Everything is shared, so this is cheap, and only requests cause work.
+    /// What is published now. Shared, so only requests cause work.
     fn snapshot(&self) -> PublishedSnapshot {
         let fences = self.guard.fences();
         PublishedSnapshot {
@@ -523,7 +512,7 @@ impl ControlLoop {
     }
 }
 
-/// Waits for the result of the build; for ever if none is running.
+/// Waits for ever if no build is running.
 async fn ended(building: Option<&mut JoinHandle<BuildResult>>) -> Option<BuildResult> {
     match building {
         Some(building) => building

@@ -1,4 +1,4 @@
-//! What lives at pods, for what it costs to delete them.
+//! Starts the reconciler of pods' deletion costs, and counts sessions for it.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::cluster::reconcile::reported::PublishedReports;
 use crate::cluster::sessions::SessionRegistry;
 use limpet_api::ObjectName;
 
-/// Starts what writes on pods what it costs to delete them, if what pods say is read.
+/// Does nothing if pods are not read.
 pub(super) fn start(
     tasks: &mut JoinSet<()>,
     context: &ControllerContext,
@@ -37,7 +37,6 @@ pub(super) fn start(
     tasks.spawn(reconcile_loop::run(costs));
 }
 
-/// What lives at pods.
 fn counts(session_registry: &SessionRegistry) -> PodCounts {
     let services = session_registry.services();
     let sessions = session_registry.sessions();

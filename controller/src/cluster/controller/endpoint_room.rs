@@ -1,32 +1,30 @@
-//! How many endpoints of each port there is room for.
+//! How many endpoints of each port may be published.
 //!
-//! An endpoint takes memory for each port that is published: its owner for each namespace of routes that lead to it,
-//! and itself in each cluster. Where that is more than there is room for, each namespace of Services has a fair share,
-//! and in it each port. It depends on what is published only, so all replicas leave out the same.
+//! An endpoint takes memory for each port: its owner for each namespace of routes that lead to it, and itself in each
+//! cluster. Beyond the limit, each namespace of Services has a fair share, and in it each port. The result depends only
+//! on what is published, so all replicas leave out the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use limpet_api::{ObjectName, Text};
 use limpet_model::WantedSizes;
 
-/// How many entries all have together. One takes up to 350 bytes. Until others give way to ports that have come, twice
-/// as many are published at most.
+/// The most entries, of up to 350 bytes each. At most twice as many are published, until others give way to new ports.
 const MOST: usize = 500_000;
 
-/// What is published, by namespace of Services.
+/// Published endpoints, by namespace of Services.
 #[derive(Debug)]
 pub(super) struct EndpointRoom {
     most: usize,
     namespaces: BTreeMap<Text, NamespaceEndpoints>,
-    /// The entries of each.
     sizes: WantedSizes,
     entries: usize,
-    /// How many of them are published.
+    /// Published entries, unlike `left_out`, which counts endpoints.
     published: usize,
     left_out: usize,
     /// Whether a port has less than its share until others give way.
     is_short: bool,
-    /// Whether other ports may have other shares than they were told.
+    /// Whether shares may differ from those that ports were given.
     has_changed: bool,
 }
 
@@ -34,7 +32,6 @@ pub(super) struct EndpointRoom {
 #[derive(Debug, Default)]
 struct NamespaceEndpoints {
     ports: BTreeMap<(Text, String), PortEndpoints>,
-    /// The entries of each.
     sizes: WantedSizes,
     entries: usize,
 }
@@ -42,9 +39,8 @@ struct NamespaceEndpoints {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct PortEndpoints {
     endpoints: usize,
-    /// How many of them are published.
     published: usize,
-    /// From how many namespaces routes lead there.
+    /// How many namespaces have routes that lead there.
     namespaces: usize,
     clusters: usize,
 }
@@ -65,7 +61,7 @@ impl Default for EndpointRoom {
 }
 
 impl PortEndpoints {
-    /// What an endpoint takes.
+    /// The entries of one endpoint.
     fn weight(&self) -> usize {
         (self.namespaces + self.clusters).max(1)
     }
@@ -80,14 +76,14 @@ impl PortEndpoints {
         self.published * self.weight()
     }
 
-    /// How many endpoints to publish, if it has so many entries at most.
+    /// How many endpoints fit into a share of entries.
     fn within(&self, share: usize) -> usize {
         self.endpoints.min(share / self.weight())
     }
 }
 
 impl NamespaceEndpoints {
-    /// How many entries a port has at most where the namespace has a share.
+    /// Entries of a port within a share of its namespace.
     fn share_of_port(&self, share: usize) -> usize {
         if self.entries <= share {
             return usize::MAX;
@@ -97,8 +93,8 @@ impl NamespaceEndpoints {
 }
 
 impl EndpointRoom {
-    /// Takes in how many endpoints a port has, and returns how many to publish. `namespaces`: from how many of them
-    /// routes lead there. `clusters`: in how many it is published from now on.
+    /// Returns how many of a port's endpoints to publish. `namespaces`: the number that has routes to the port.
+    /// `clusters`: the number that has the port from now on.
     pub(super) fn request(
         &mut self,
         service: &ObjectName,
@@ -129,7 +125,7 @@ impl EndpointRoom {
         published
     }
 
-    /// Takes in how many clusters each port of these Services has from now on.
+    /// Records how many clusters each port of these Services has.
     pub(super) fn watch(&mut self, services: &BTreeSet<ObjectName>, clusters: impl Fn(&ObjectName, &str) -> usize) {
         for service in services {
             let Some(of) = self.namespaces.get(&service.namespace) else {
@@ -149,7 +145,7 @@ impl EndpointRoom {
         }
     }
 
-    /// Puts a port in its place. One without endpoints has none.
+    /// Replaces a port. One without endpoints is removed.
     fn set(&mut self, namespace: &Text, key: (Text, String), port: PortEndpoints) {
         let of = self.namespaces.entry(namespace.clone()).or_default();
         let before = if port.endpoints == 0 {
@@ -191,8 +187,7 @@ impl EndpointRoom {
         self.is_short
     }
 
-    /// The Services with another share than they were told, because others take more or less now. They have to be
-    /// published with it now.
+    /// The Services that must be published again, because their share has changed.
     pub(super) fn unsettled(&mut self) -> BTreeSet<ObjectName> {
         if !self.has_unsettled() {
             return BTreeSet::new();
@@ -218,12 +213,10 @@ impl EndpointRoom {
         services
     }
 
-    /// How many endpoints are left out.
     pub(super) fn left_out(&self) -> usize {
         self.left_out
     }
 
-    /// The Services that they are of.
     pub(super) fn services_left_out(&self) -> BTreeSet<ObjectName> {
         if self.left_out == 0 {
             return BTreeSet::new();
@@ -252,7 +245,7 @@ mod tests {
         }
     }
 
-    /// Tells all ports until nothing changes, and returns how many endpoints of each are published.
+    /// Requests all ports until nothing changes, and returns how many endpoints of each are published.
     fn settled(room: &mut EndpointRoom, ports: &[(&ObjectName, &str, usize)]) -> Vec<usize> {
         let take = |room: &mut EndpointRoom, (service, port, endpoints): &(&ObjectName, &str, usize)| {
             room.request(service, port, 1, 1, *endpoints)
@@ -294,7 +287,7 @@ mod tests {
         let mut room = room(600);
         let (one, other) = (name("one", "a"), name("other", "a"));
         assert_eq!(settled(&mut room, &[(&one, "", 300), (&other, "", 300)]), [150, 150]);
-        // It is no endpoint's port any more, and no cluster's.
+        // No endpoint or cluster has the port any more.
         room.watch(&[other.clone()].into(), |_, _| 0);
         assert_eq!(room.unsettled(), [one.clone()].into());
         assert_eq!(room.request(&one, "", 1, 1, 300), 300);

@@ -1,10 +1,9 @@
 //! Idle timeouts that became shorter.
 //!
-//! A token is renewed only when it lags by a tenth of its idle timeout, so a session in use may have a token that is
-//! older than a new, shorter timeout. The filter's configuration says how much older, until all sessions have other
-//! tokens or are over: for the policy that rules have now, and for the namespace of these rules only, because equal
-//! policies of several namespaces are one. This is in the memory of a process: a controller that restarts meanwhile
-//! does not know it.
+//! A token is renewed only when it lags by a tenth of its idle timeout, so a session in use may have a token older than
+//! a new, shorter timeout. The filter's configuration has this lag until all sessions have other tokens or are over:
+//! for the present policy, and only for the namespace of its rules, because equal policies of several namespaces are
+//! one. The lags are in memory only: a controller that restarts meanwhile loses them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,29 +15,28 @@ use limpet_core::time::{GatewayDuration, Timestamp};
 use limpet_model::Graph;
 use limpet_outputs::envoy::ReplacedPolicy;
 
-/// How long Envoys may have the former policy after the change. Longer than Envoys that answer need for new routes, and
-/// than these wait for the answers of others.
+/// How long Envoys may have the former policy, in seconds: longer than responsive Envoys need for new routes, including
+/// their wait for the others.
 const UNTIL_ENVOYS_HAVE_IT: u64 = 60;
-/// Ends are whole minutes: replicas say the same of one change, and many changes of one minute are one configuration.
+/// Ends are whole minutes, so that replicas agree, and many changes of one minute are one configuration.
 const MINUTE: u64 = 60;
 
 /// Durations are written in milliseconds, and the filter refuses a lag of zero.
 const LEAST: Duration = Duration::from_secs(1);
 
-/// How old tokens of sessions in use may be.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct PolicyLag {
     lag: Duration,
-    /// In Unix time: all sessions from before the change have other tokens, or are over.
+    /// Unix time when all sessions from before the change have other tokens, or are over.
     until: u64,
 }
 
-/// The lags of a Gateway's sessions, by the policy that they have now and their namespace.
+/// The lags of a Gateway's sessions, by their present policy and namespace.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct FormerLags(BTreeMap<(Text, Text), PolicyLag>);
 
 impl FormerLags {
-    /// Forgets what is over, and adds what the replaced policies leave.
+    /// Drops expired lags, and adds the replaced policies' lags.
     pub(super) fn catch_up(
         &mut self,
         replaced: &BTreeSet<ReplacedPolicy>,
@@ -78,7 +76,6 @@ impl FormerLags {
         }
     }
 
-    /// Keeps the lags of these policies and namespaces.
     pub(super) fn retain(&mut self, has: impl Fn(&Text, &Text) -> bool) {
         self.0.retain(|(policy, namespace), _| has(policy, namespace));
     }

@@ -1,11 +1,9 @@
-//! Metrics that are made of what is known at each request.
-
 use std::fmt;
 
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet};
 use prometheus_client::metrics::MetricType;
 
-/// Writes a gauge with these values, by labels. Without any, there is no such metric.
+/// Writes a gauge with these values, by labels; nothing without values.
 pub(super) fn write<L: EncodeLabelSet>(
     encoder: &mut DescriptorEncoder,
     name: &str,

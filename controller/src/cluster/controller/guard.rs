@@ -1,4 +1,4 @@
-//! Fences in the event loop: decides which endpoints are published.
+//! Fences in the event loop: which endpoints are published.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,44 +17,41 @@ use limpet_model::endpoints::Endpoint;
 use limpet_model::{FewSet, Map};
 use limpet_resources::changes;
 
-/// How often to check whether Envoys have the fence of an address that is held back.
+/// How often Envoys' fences are compared with held addresses.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often to look for owners and fences that have expired, which makes room for others.
+/// How often expired owners and fences are removed.
 const CLEAN: Duration = Duration::from_secs(60);
-/// How often to publish the endpoints of others again because there is more or less room for them.
+/// How often endpoints are published again for changed room.
 const ROOM: Duration = Duration::from_secs(10);
 
 /// Holds endpoints back whose address has a new owner, until Envoys have its fence.
 #[derive(Debug)]
 pub(crate) struct EndpointGuard {
     fences: FenceTracker,
-    /// The namespaces of the routes that lead to a Service.
+    /// The namespaces of routes to each Service.
     led_from: Map<ObjectName, FewSet<Arc<str>>>,
     published_fences: watch::Receiver<Option<FenceList>>,
     desired_fences: watch::Sender<Option<FenceList>>,
     delivery: Delivery,
     room: EndpointRoom,
-    /// When others may get other shares of it.
+    /// When shares of the room are settled again.
     settle_due: Instant,
     release_due: Instant,
-    /// When to look for what has expired.
     expiry_due: Instant,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FenceFigures {
-    /// How many fences the ConfigMap has.
     pub(crate) fences: usize,
-    /// How many addresses are held back.
     pub(crate) held_back: usize,
-    /// How many addresses were published before every Envoy had their fence.
+    /// Addresses that were published before every Envoy had their fence.
     pub(crate) unacknowledged: u64,
-    /// How many endpoints there is no room for.
+    /// Endpoints without room.
     pub(crate) left_out: usize,
 }
 
 impl EndpointGuard {
-    /// `published_fences` has the fences of the ConfigMap; `desired_fences` takes what the ConfigMap is to have.
+    /// `kept`: the ConfigMap's fences. `wanted`: those that it is to have.
     pub(crate) fn new(
         kept: watch::Receiver<Option<FenceList>>,
         wanted: watch::Sender<Option<FenceList>>,
@@ -73,7 +70,6 @@ impl EndpointGuard {
         }
     }
 
-    /// Takes in the fences of the ConfigMap.
     fn refresh(&mut self) {
         if self.published_fences.has_changed().unwrap_or_default() {
             let kept = self.published_fences.borrow_and_update().clone();
@@ -81,8 +77,8 @@ impl EndpointGuard {
         }
     }
 
-    /// Takes in all endpoints of a Service's port, in order, and returns those to publish in so many clusters. Of more
-    /// than there is room for, the first ones count.
+    /// Takes all endpoints of a Service's port, in order, and returns those to publish in so many clusters: the first
+    /// ones, if there is too little room.
     pub(crate) fn endpoints(
         &mut self,
         service: &ObjectName,
@@ -114,9 +110,9 @@ impl EndpointGuard {
         all
     }
 
-    /// Sets the namespaces of the routes that lead to each Service from now on, for which `endpoints` looks at owners.
-    /// The fences of the ConfigMap are taken in first: they say who had addresses before this process started. Returns
-    /// the Services that others lead to than before.
+    /// Sets the namespaces of the routes that lead to each Service, for which `endpoints` checks owners. Reads the
+    /// ConfigMap's fences before: they know owners from before this process started. Returns the Services that other
+    /// namespaces lead to than before.
     pub(crate) fn set_routed_from(&mut self, led_from: Map<ObjectName, FewSet<Arc<str>>>) -> BTreeSet<ObjectName> {
         self.refresh();
         let before = std::mem::replace(&mut self.led_from, led_from);
@@ -125,7 +121,7 @@ impl EndpointGuard {
             .collect()
     }
 
-    /// Sets in how many clusters each port of these Services is published from now on.
+    /// Sets in how many clusters each port of these Services is published.
     pub(crate) fn watch(&mut self, services: &BTreeSet<ObjectName>, clusters: impl Fn(&ObjectName, &str) -> usize) {
         let led_from = &self.led_from;
         let is_watched = |port: &RoutedPort| {
@@ -136,18 +132,17 @@ impl EndpointGuard {
         self.fences.watch(services, is_watched, time_format::now());
     }
 
-    /// The Services with addresses that are held back since the last call. Another Service may have the same address,
-    /// and has to be published without it.
+    /// The Services with addresses that are held back since the last call. Another Service with the same address must
+    /// be published without it.
     pub(crate) fn newly_held(&mut self) -> BTreeSet<ObjectName> {
         self.fences.newly_held()
     }
 
-    /// When to call `release` again.
     pub(crate) fn release_due(&self) -> Instant {
         self.release_due
     }
 
-    /// Compares what Envoys have with what is held back. Returns the Services whose endpoints must be published again.
+    /// Compares Envoys' fences with held addresses. Returns the Services to publish again.
     pub(crate) fn release(&mut self, published_filter: Option<&PublishedFilter>) -> BTreeSet<ObjectName> {
         self.refresh();
         let now = time_format::now();
@@ -181,7 +176,7 @@ impl EndpointGuard {
         services
     }
 
-    /// Says what the list of the ConfigMap should be.
+    /// Sends the list that the ConfigMap should have.
     fn update_fence_list(&mut self, life: Duration, now: Timestamp) {
         let before = self.fences.late().clone();
         let wanted = self.fences.desired_list(life, now);
@@ -222,7 +217,6 @@ impl EndpointGuard {
         }
     }
 
-    /// The Services with endpoints that there is no room for.
     pub(crate) fn services_left_out(&self) -> BTreeSet<ObjectName> {
         self.room.services_left_out()
     }
@@ -263,8 +257,8 @@ mod tests {
         }
     }
 
-    /// Takes in so many addresses whose owner changes. No Service waits for them, because another namespace shows the
-    /// new owner. The leader writes what it should.
+    /// A guard with so many addresses whose owner changes. No Service waits for them, because another namespace has the
+    /// new owner.
     fn crowded(
         count: u32,
     ) -> (
@@ -321,7 +315,7 @@ mod tests {
         assert_eq!(guard.figures().held_back, 1);
     }
 
-    /// Those of the other one have a fair share, in whatever order they come.
+    /// The other namespace's endpoints have a fair share, in any order.
     #[test]
     fn a_namespace_with_endpoints_without_number_left_no_room_for_those_of_another() {
         let (mut guard, ..) = crowded(10_000);

@@ -1,4 +1,4 @@
-//! The hosts of clusters whose sessions their application moves, as the filter's configuration has them.
+//! The hosts of clusters whose sessions their application moves, for the filter's configuration.
 //!
 //! Endpoints go to Envoys at once. These hosts are gathered, because each change makes Envoy set up the filter again.
 
@@ -11,7 +11,6 @@ use limpet_model::graph::ClusterName;
 use limpet_outputs::envoy::{ClusterHosts, MovingFilter, host_names, hosts_left_out};
 use limpet_resources::Resource;
 
-/// The Gateways that have such sessions.
 #[derive(Debug, Default)]
 pub(super) struct MovingGateways(BTreeMap<ObjectName, MovingGateway>);
 
@@ -19,14 +18,14 @@ pub(super) struct MovingGateways(BTreeMap<ObjectName, MovingGateway>);
 struct MovingGateway {
     filter: Arc<MovingFilter>,
     hosts: BTreeMap<ClusterName, ClusterHosts>,
-    /// Whether the hosts are others than those that were published last.
+    /// Whether hosts differ from the published ones.
     has_changed: bool,
-    /// The Services whose hosts had no room in those.
+    /// The Services whose hosts had no room.
     left_out: BTreeSet<ObjectName>,
 }
 
 impl MovingGateways {
-    /// Takes in all filters. Returns the clusters whose hosts are not known.
+    /// Replaces all filters. Returns the clusters whose hosts are not known.
     pub(super) fn catch_up(&mut self, filters: BTreeMap<ObjectName, Arc<MovingFilter>>) -> BTreeSet<ClusterName> {
         let mut unknown = BTreeSet::new();
         let mut known = std::mem::take(&mut self.0);
@@ -55,7 +54,6 @@ impl MovingGateways {
         unknown
     }
 
-    /// Takes in the endpoints of a Service's cluster.
     pub(super) fn observe(&mut self, service: &ObjectName, cluster: &ClusterName, endpoints: &[Endpoint]) {
         let concerned = self.0.values_mut().filter(|gateway| gateway.filter.needs(cluster));
         let mut hosts = None;
@@ -76,12 +74,10 @@ impl MovingGateways {
         self.0.values().any(|gateway| gateway.has_changed)
     }
 
-    /// The Services whose hosts the filter of a Gateway has no room for.
     pub(super) fn services_left_out(&self) -> impl Iterator<Item = &ObjectName> {
         self.0.values().flat_map(|gateway| &gateway.left_out)
     }
 
-    /// The filters of Gateways whose hosts have changed.
     pub(super) fn changed(&mut self) -> Vec<(ObjectName, Arc<Resource>)> {
         let changed = self.0.iter_mut().filter(|(_, gateway)| gateway.has_changed);
         changed

@@ -20,17 +20,14 @@ use super::session_pages;
 use crate::cluster::reconcile::replicas::ReplicaReports;
 use crate::cluster::sessions::SessionRegistry;
 
-/// The content type of the text format.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Whether a complete state is published.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ReadinessState {
     Ready,
-    /// Nothing is published, and what is missing.
+    /// Nothing is published: what is missing.
     Waiting(String),
-    /// An earlier state is published, and what is missing for another. Envoys can get it, so this is no reason to send
-    /// them elsewhere.
+    /// An earlier state is published: what is missing for another one. Envoys can get it, so this replica stays ready.
     Stale(String),
 }
 
@@ -41,14 +38,12 @@ struct HttpState {
     turns: AnswerTurns,
 }
 
-/// What is served, and the counter of connections that are not.
 #[derive(Debug)]
 pub(crate) struct MetricsPages {
     router: Router,
     turned_away: RejectedConnections,
 }
 
-/// Serves these pages until `shutdown`.
 pub(crate) async fn serve(
     listener: TcpListener,
     pages: MetricsPages,

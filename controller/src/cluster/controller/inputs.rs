@@ -1,5 +1,4 @@
-//! What is kept in Secrets and in `ConfigMap`s: the keyring and the fences of the filter's configuration, and the
-//! memory.
+//! Inputs from Secrets and `ConfigMap`s: the keyring and the fences of the filter's configuration, and the memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,25 +34,22 @@ use limpet_outputs::envoy::EnvoysNamespace;
 use limpet_outputs::manifests::controller_label;
 use limpet_outputs::{FilterInputs, FilterKeys};
 
-/// The sources, and the tasks that keep them.
 pub(crate) struct FilterSources {
     pub(crate) keys: watch::Receiver<PublishedKeys>,
     pub(crate) inputs: watch::Receiver<InputsOrReason>,
     pub(crate) guard: EndpointGuard,
     pub(crate) memory: KeptMemory,
-    /// What replicas tell each other of their Envoys.
     pub(crate) replicas: ReplicaReports,
-    /// The task of that, if this replica has anything to tell.
+    /// The task of `replicas`. `None`: this replica has nothing to report.
     pub(crate) exchange: Option<ReplicaExchange>,
-    /// What is known of the Secrets of Gateways.
     pub(crate) in_secrets: Option<watch::Receiver<CertificateFigures>>,
-    /// Aborted when it is dropped.
+    /// Aborted on drop.
     pub(crate) tasks: JoinSet<()>,
 }
 
-/// Starts the tasks that read and write the keyring, the fences, the memory and the certificates of xDS.
-/// `published_filter` has what is published of the former two, and `delivery` tells whether proxies have it. `tls` gets
-/// the certificates of our own authority, if there is one. `ended` tells when no Envoy is served any more.
+/// Starts the tasks of the keyring, the fences, the memory and the certificates of xDS. `published_filter` has the
+/// published keyring and fences, `delivery` knows whether proxies have them. `tls` gets the certificates of our own
+/// authority, if any. `ended`: no Envoy is served any more.
 ///
 /// # Errors
 /// If a keyring file is configured and cannot be read.
@@ -90,7 +86,7 @@ pub(crate) fn start(
         tasks.spawn(reconcile_loop::run(reconciler));
         keys
     };
-    // A replica that serves no Envoy and rotates no keyring has nothing to tell the others.
+    // A replica that serves no Envoy and rotates no keyring has nothing to report.
     let tells = matches!(delivery, Delivery::Xds(_)) || config.keyring.file.is_none();
     let (wanting, fences) = keep_config_map::<FenceList>(context, &config.fences, &mut tasks);
     let memory = format!("{}-memory", config.leader_election.name);
@@ -135,7 +131,7 @@ fn replica_exchange(context: &ControllerContext, ended: watch::Receiver<bool>) -
     ReplicaExchange::new(&context.client, &lease, phase_time, first, context.leads.clone(), ended)
 }
 
-/// Starts what keeps a ConfigMap of the controller's. What is sent is written, and the receiver has what is there.
+/// Starts the reconciler of a ConfigMap. Returns a sender of what to write, and a receiver of the present content.
 fn keep_config_map<K: ConfigMapContent>(
     context: &ControllerContext,
     name: &str,
@@ -150,7 +146,6 @@ fn keep_config_map<K: ConfigMapContent>(
     (sender, kept)
 }
 
-/// Starts what keeps the certificates of our own authority.
 fn start_authority(
     context: &ControllerContext,
     config: &AuthorityConfig,
@@ -195,7 +190,6 @@ fn start_authority(
     (known, in_secrets)
 }
 
-/// Reads the keyring file, and starts to follow its changes.
 fn keys_of_file(
     file: &str,
     config: &Config,
@@ -208,7 +202,6 @@ fn keys_of_file(
     Ok(keys)
 }
 
-/// Combines both into the inputs of the filter's configuration.
 #[derive(Debug)]
 struct CombinedInputs {
     keys: watch::Receiver<PublishedKeys>,
@@ -224,7 +217,7 @@ struct CombinedInputs {
     sender: watch::Sender<InputsOrReason>,
 }
 
-/// The inputs, or why there are none yet.
+/// `Err`: why there are none yet.
 pub(crate) type InputsOrReason = Result<Arc<FilterInputs>, String>;
 
 impl CombinedInputs {
@@ -285,7 +278,6 @@ impl CombinedInputs {
     }
 }
 
-/// Why a ConfigMap was not read.
 fn unread<K: ConfigMapContent>(diagnostics: &Diagnostics, what: &str) -> String {
     match diagnostics.of(K::WHAT).into_iter().next() {
         Some(diagnostic) => format!("the ConfigMap {}: {}", diagnostic.name, diagnostic.message),
@@ -319,7 +311,7 @@ impl Reconcile for CombinedInputs {
     }
 }
 
-/// Waits for a change; for ever if there is nothing that changes.
+/// Waits for ever without a receiver.
 async fn changed_if_any<T>(receiver: Option<&mut watch::Receiver<T>>) -> Result<(), RecvError> {
     match receiver {
         Some(receiver) => receiver.changed().await,

@@ -1,15 +1,13 @@
 //! Leader election: of several replicas, the one that holds a Lease writes; all of them serve.
 //!
-//! It works as in client-go: a Lease that did not change for `leaseDurationSeconds` is free, by this process's own
-//! clock. It is our own because the crates for it compare the times in the Lease with the clock of the machine, and
-//! clocks may differ.
+//! As in client-go, a Lease that did not change for `leaseDurationSeconds` is free, by this process's own clock. The
+//! crates for it compare the Lease's times with the machine's clock, and clocks may differ.
 //!
-//! The times are the same as for node Leases. Losing the leader costs little, since every replica serves. A renewal is
-//! one request, and the others watch the Lease.
+//! The times are as for node Leases. Losing the leader costs little, since every replica serves.
 //!
 //! The Lease belongs to the `ServiceAccount` of its holder, and goes with it. An uninstallation takes the holder's
 //! rights before its process has ended, which then cannot release the Lease; a new installation would wait until that
-//! expires. Without its `ServiceAccount`, a process can write nothing, so there is no need to wait for it.
+//! expires. Without its `ServiceAccount`, a process can write nothing, so waiting is needless.
 
 use std::pin::{Pin, pin};
 use std::time::{Duration, Instant};
@@ -26,16 +24,12 @@ use tokio::sync::watch;
 use crate::cluster::config::LeaderConfig;
 use crate::cluster::kube::named_object::{self, ObservedObject};
 
-/// How long a Lease lasts without being renewed.
 const LEASE: Duration = Duration::from_secs(40);
-/// A holder that could not renew its Lease for this long, since before its last renewal, stops writing. That is ten
-/// seconds before another replica may start, so that a call on its way ends meanwhile.
+/// A holder without a renewal for this long stops writing: ten seconds before another replica may start, so that a call
+/// on its way ends meanwhile.
 const RENEW_DEADLINE: Duration = Duration::from_secs(30);
-/// How often the holder renews the Lease.
 const RENEW: Duration = Duration::from_secs(10);
-/// When to try again after a failure.
 const RETRY: Duration = Duration::from_secs(2);
-/// The timeout of one call.
 const CALL: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -45,21 +39,18 @@ pub(crate) struct Candidate {
     namespace: String,
     name: String,
     identity: String,
-    /// The name of the pod.
     pod: Option<String>,
     enabled: bool,
     leads: watch::Sender<bool>,
     /// The Lease as it was last seen, and since when it has not changed.
     observed: Option<(LeaseSpec, Instant)>,
-    /// When this replica asked for its last renewal, if it leads. The others count from a later time.
+    /// When this leader sent its last renewal. The others count from a later time.
     renewed: Option<Instant>,
-    /// The Lease as this replica wrote it last.
     written: Option<Lease>,
     /// The last error, so that it is logged once.
     failed: Option<String>,
 }
 
-/// A Lease's holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LeaseHolder {
     Ours,
@@ -67,7 +58,7 @@ enum LeaseHolder {
 }
 
 impl Candidate {
-    /// The receiver tells whether the replica `identity` leads.
+    /// The receiver has whether the replica `identity` leads.
     pub(crate) fn new(client: &Client, config: &LeaderConfig, identity: String) -> (Self, watch::Receiver<bool>) {
         let (leads, receiver) = watch::channel(!config.enabled);
         let namespace = config.namespace(client).to_owned();
@@ -88,8 +79,7 @@ impl Candidate {
         (candidate, receiver)
     }
 
-    /// Takes part until `shutdown`, and then releases the Lease, so that another replica need not wait until it
-    /// expires.
+    /// Takes part until `shutdown`, then releases the Lease, so that another replica need not wait.
     pub(crate) async fn run(mut self, mut shutdown: watch::Receiver<bool>) {
         if !self.enabled {
             let _ = shutdown.wait_for(|ends| *ends).await;
@@ -111,7 +101,7 @@ impl Candidate {
         }
     }
 
-    /// Renews the Lease, or takes it if it is free. Returns when to do so again if the Lease does not change before.
+    /// Renews the Lease, or takes it if it is free. Returns when to try again if the Lease does not change.
     async fn acquire_or_renew(&mut self) -> Duration {
         let begun = Instant::now();
         self.stop_in_time();
@@ -143,7 +133,7 @@ impl Candidate {
         }
     }
 
-    /// Stops leading if the deadline is over.
+    /// Stops leading after the deadline.
     fn stop_in_time(&mut self) {
         if self.until_deadline().is_none_or(|left| left.is_zero()) {
             self.renewed = None;
@@ -157,7 +147,7 @@ impl Candidate {
         Some(RENEW_DEADLINE.saturating_sub(renewed.elapsed()))
     }
 
-    /// Waits this long, or until it is worth while to take a turn. A Lease that its holder renews is waited for longer.
+    /// Waits, but ends early if the Lease becomes free, and later while its holder renews it.
     async fn wait(&mut self, rest: Duration, mut states: Pin<&mut impl Stream<Item = ObservedObject<Lease>>>) {
         let mut end = Instant::now() + rest;
         loop {
@@ -177,7 +167,6 @@ impl Candidate {
         }
     }
 
-    /// The holder of this Lease, if any.
     fn holder(&mut self, lease: Option<Lease>) -> Option<LeaseHolder> {
         let spec = lease.and_then(|lease| lease.spec)?;
         let holder = spec.holder_identity.as_deref().filter(|holder| !holder.is_empty())?;
@@ -242,7 +231,7 @@ impl Candidate {
         self.wrote(replaced)
     }
 
-    /// The `ServiceAccount` that this process acts as. Only an object of the same namespace can be an owner.
+    /// The `ServiceAccount` of this process. Only an object of the same namespace can be an owner.
     async fn owner(&self) -> Option<Vec<OwnerReference>> {
         let post = PostParams::default();
         let review = self.reviews.create(&post, &SelfSubjectReview::default()).await;
@@ -282,14 +271,13 @@ impl Candidate {
         self.until_expiry().is_zero()
     }
 
-    /// Remembers since when the Lease has not changed.
     fn observe(&mut self, spec: &LeaseSpec) {
         if self.observed.as_ref().is_none_or(|(seen, _)| seen != spec) {
             self.observed = Some((spec.clone(), Instant::now()));
         }
     }
 
-    /// How long the Lease of another replica lasts, if it does not change.
+    /// How long another replica's Lease lasts without a change.
     fn until_expiry(&self) -> Duration {
         let Some((spec, since)) = &self.observed else {
             return Duration::ZERO;
@@ -300,7 +288,7 @@ impl Candidate {
         held.map_or(LEASE, Duration::from_secs).saturating_sub(since.elapsed())
     }
 
-    /// The Lease with us as its holder. `own` is the Lease if we hold it already.
+    /// The Lease with us as its holder. `own`: the Lease if we hold it already.
     fn taken(&self, own: Option<&LeaseSpec>) -> LeaseSpec {
         let now = MicroTime(Timestamp::now());
         LeaseSpec {
@@ -333,7 +321,7 @@ mod tests {
 
     use super::*;
 
-    /// An API server that needs so much time for an answer, which is what it was sent.
+    /// The API server echoes requests after a delay.
     fn candidate(delay: Duration) -> (Candidate, watch::Receiver<bool>) {
         let answer = move |request: Request<Body>| async move {
             tokio::time::sleep(delay).await;

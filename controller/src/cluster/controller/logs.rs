@@ -4,10 +4,10 @@ use tracing_subscriber::EnvFilter;
 
 use crate::cluster::cli::LogFormat;
 
-/// What is written without `RUST_LOG`. What kube says of failures is said by those who asked, with what it means.
+/// The filter without `RUST_LOG`. Failures in kube are logged by its callers, with their consequence.
 const DEFAULT: &str = "info,kube_client=off,kube_runtime=off";
 
-/// Writes logs to stderr from now on, as `RUST_LOG` says, else as [`DEFAULT`].
+/// Logs to stderr, as `RUST_LOG` says, else as [`DEFAULT`].
 pub(crate) fn start(format: LogFormat) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT));
     let builder = tracing_subscriber::fmt()

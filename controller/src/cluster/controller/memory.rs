@@ -1,5 +1,4 @@
-//! The memory in the event loop: what the ConfigMap has goes into a build, and what the build remembers is to be
-//! written.
+//! The memory in the event loop: the ConfigMap's content goes into builds, and their result is written.
 
 use std::collections::VecDeque;
 
@@ -16,13 +15,13 @@ pub(crate) struct KeptMemory {
     /// `None`: the ConfigMap was not read yet.
     published: watch::Receiver<Option<Memory>>,
     desired: watch::Sender<Option<Memory>>,
-    /// What builds remembered since the ConfigMap had the first of it. The last one is newer than the ConfigMap, which
-    /// is written only now and then: an object may be changed for the worse before it was written for the first time.
+    /// Results of builds since the ConfigMap had the first of them. The last is newer than the ConfigMap, which is
+    /// written only now and then: an object may become invalid before its first version is written.
     built: VecDeque<Memory>,
 }
 
 impl KeptMemory {
-    /// `kept` has what the ConfigMap has; `wanted` takes what the ConfigMap is to have.
+    /// `kept`: the ConfigMap's content. `wanted`: what it is to have.
     pub(crate) fn new(kept: watch::Receiver<Option<Memory>>, wanted: watch::Sender<Option<Memory>>) -> Self {
         Self {
             published: kept,
@@ -31,7 +30,7 @@ impl KeptMemory {
         }
     }
 
-    /// Waits for what builds do not know.
+    /// Waits for content that no build remembered.
     pub(crate) async fn changed(&mut self) {
         loop {
             changed_or_never(&mut self.published).await;
@@ -41,7 +40,6 @@ impl KeptMemory {
         }
     }
 
-    /// What to build with.
     pub(crate) fn current(&mut self) -> Memory {
         if self.published.has_changed().unwrap_or_default() {
             self.read();
@@ -50,7 +48,7 @@ impl KeptMemory {
         built.unwrap_or_else(|| self.published.borrow().clone().unwrap_or_default())
     }
 
-    /// Takes in what the ConfigMap has. Returns whether no build remembered that.
+    /// Reads the ConfigMap. Returns whether no build remembered its content.
     fn read(&mut self) -> bool {
         let kept = self.published.borrow_and_update();
         let Some(place) = self.built.iter().rposition(|built| Some(built) == kept.as_ref()) else {
@@ -59,13 +57,12 @@ impl KeptMemory {
         };
         self.built.drain(..place);
         if self.built.len() == 1 {
-            // It is written. A wish that stayed would undo later corrections in the ConfigMap.
+            // It is written. If it stayed wanted, it would undo later corrections in the ConfigMap.
             self.desired.send_if_modified(|wanted| wanted.take().is_some());
         }
         false
     }
 
-    /// Takes in what a build remembers.
     pub(crate) fn remember(&mut self, memory: Memory) {
         let wanted = (self.published.borrow().as_ref() != Some(&memory)).then(|| memory.clone());
         self.desired.send_if_modified(|known| {

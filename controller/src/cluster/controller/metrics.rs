@@ -18,7 +18,7 @@ use crate::cluster::kube::Store;
 use crate::cluster::reconcile::keyring;
 use crate::cluster::reconcile::status::StatusMetrics;
 
-/// The controller's metrics. Clones share their values.
+/// Clones share their values.
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {
     objects: Family<ObjectLabels, Gauge>,
@@ -94,7 +94,6 @@ struct CertificateLabels {
 }
 
 impl Metrics {
-    /// The metrics at zero, and the registry that exposes them.
     pub(crate) fn new() -> (Self, Registry) {
         let metrics = Self {
             objects: Family::default(),
@@ -312,14 +311,13 @@ impl Metrics {
         self.quarantined.set(gauge(count));
     }
 
-    /// `now` is Unix time.
+    /// `now`: Unix time.
     pub(crate) fn built(&self, time: Duration, now: Duration) {
         self.builds.observe(time.as_secs_f64());
         self.last_build.set(now.as_secs_f64());
     }
 }
 
-/// What `/metrics` shows: the metrics, and figures that are looked up at each request.
 #[derive(Debug)]
 pub(crate) struct Exposition {
     pub(crate) registry: Registry,

@@ -1,16 +1,15 @@
 //! `limpet controller`: watches a cluster, serves what its objects mean, and writes their statuses.
 //!
 //! - `control`: the event loop.
-//! - `build`: from objects to resources. `publish`: publishes them. `target`: where they go. `retained_policies`:
-//!   policies of earlier routes. `former_lags`: idle timeouts that became shorter. `endpoint_room`: how many endpoints
-//!   there is room for.
-//! - `quarantine`: what Envoys refused, and what is served in its place.
+//! - `build`: from objects to resources. `publish`: publishes them to a `target`. `retained_policies`: policies of
+//!   earlier routes. `former_lags`: idle timeouts that became shorter. `endpoint_room`: the limit of endpoints.
+//! - `quarantine`: refused routes, and their replacements.
 //! - `inputs`: the keyring, the fences and the memory. `guard`, `memory`: the latter two in the event loop.
 //! - `addresses`: what it listens on. `certificates`: when xDS certificates end.
 //! - `context`, `logs`, `metrics`, `http`, `leader`: what every service in a cluster has.
-//! - `port`: what clients of `http` can cost.
-//! - `debug`: the page that shows what is published. `present`: asks the event loop for it.
-//! - `contour`: the metrics that Contour has, too. `session_metrics`: about sessions. `gauges`: writes both.
+//! - `port`: limits of the clients of `http`.
+//! - `debug`: a page of the published state. `present`: gets it from the event loop.
+//! - `contour`, `session_metrics`: metrics. `gauges`: writes both.
 //! - `session_pages`: what people, pods and other replicas may read of sessions.
 //! - `deletion_costs`: which pods a scale-down takes first. `bootstrap`: the subcommand of this name.
 
@@ -77,11 +76,10 @@ use publish::Publisher;
 use session_metrics::SessionMetrics;
 use target::{EnvoyTarget, PublicationTarget};
 
-/// How long a replica serves Envoys after the signal to end. New connections are led to it for a moment, and an Envoy
-/// that finds no server there does not know new pods meanwhile.
+/// How long a replica serves Envoys after the signal to end. New connections still come for a moment, and an Envoy that
+/// finds no server there does not learn of new pods.
 const LINGERING: Duration = Duration::from_secs(2);
 
-/// Runs the controller until a signal ends it, or a subcommand.
 pub(crate) fn run(args: &ControllerArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
     if let Some(ControllerCommand::Bootstrap(args)) = &args.command {
         return bootstrap::run(args, form);
@@ -193,7 +191,7 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
     result.map_err(|error| failed(&error))?
 }
 
-/// Serves Envoys until a signal comes and their time is over. Gives up the lead as soon as the signal comes.
+/// Serves Envoys until their time after the signal is over. Gives up the lead at the signal.
 async fn until_shutdown<T>(
     mut serving: JoinHandle<T>,
     resign: &watch::Sender<bool>,
@@ -211,7 +209,6 @@ async fn until_shutdown<T>(
     }
 }
 
-/// Starts what tells the other replicas of sessions, and asks them.
 fn share_sessions(
     tasks: &mut JoinSet<()>,
     context: &ControllerContext,
@@ -233,7 +230,6 @@ fn share_sessions(
     tasks.spawn(sessions::follow(sessions.clone(), replicas.clone(), sealing));
 }
 
-/// Starts what says when certificates of xDS end.
 fn follow_certificates(tasks: &mut JoinSet<()>, context: &ControllerContext, certificates: Option<InUse>) {
     if let Some(certificates) = certificates {
         let pod = context.replica();
@@ -241,7 +237,6 @@ fn follow_certificates(tasks: &mut JoinSet<()>, context: &ControllerContext, cer
     }
 }
 
-/// What every part is started with, and who runs for the lead.
 fn begin(client: kube::Client, config: Config, output: OutputKind) -> (ControllerContext, Candidate) {
     let instance = instance();
     let (candidate, leads) = Candidate::new(&client, &config.leader_election, instance.clone());
@@ -256,7 +251,7 @@ fn begin(client: kube::Client, config: Config, output: OutputKind) -> (Controlle
     (context, candidate)
 }
 
-/// Starts what keeps the Envoys of Gateways, if the configuration asks for it. The receiver has what became of them.
+/// Starts the reconciler of Gateways' Envoys, if configured. The receiver has its results.
 fn start_envoys(
     tasks: &mut JoinSet<()>,
     context: &ControllerContext,
@@ -271,8 +266,7 @@ fn start_envoys(
     }
 }
 
-/// Starts what keeps the Services of `XBackend`s, if we serve routes ourselves. The receiver has those that are
-/// refused.
+/// Starts the reconciler of `XBackend`s' Services, if we serve routes ourselves. The receiver has the refused ones.
 fn start_services(
     tasks: &mut JoinSet<()>,
     context: &ControllerContext,
@@ -291,7 +285,6 @@ fn start_services(
     refused
 }
 
-/// Starts what writes statuses to the cluster.
 fn start_statuses(tasks: &mut JoinSet<()>, context: &ControllerContext, inputs: StatusInputs, metrics: &Metrics) {
     let facts = StatusFacts {
         controller: context.settings.controller_name.clone(),

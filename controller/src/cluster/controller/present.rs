@@ -1,5 +1,4 @@
-//! What is published at this moment, for people who ask. It is not kept up to date: the event loop gathers it on
-//! request.
+//! The published state, for people who ask. The event loop gathers it on request.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -13,13 +12,10 @@ use crate::cluster::reconcile::fences;
 use crate::cluster::reconcile::reported::PublishedReports;
 use limpet_model::graph::Graph;
 
-/// How long to wait for the event loop.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Where the event loop puts the answer.
 pub(crate) type SnapshotQuestion = oneshot::Sender<PublishedSnapshot>;
 
-/// What is published, and what was said of it.
 #[derive(Debug, Default)]
 pub(crate) struct PublishedSnapshot {
     /// `None`: nothing is published yet.
@@ -31,12 +27,10 @@ pub(crate) struct PublishedSnapshot {
     pub(crate) held_back: BTreeSet<(Arc<str>, SocketAddr)>,
 }
 
-/// Asks the event loop.
 #[derive(Debug, Clone)]
 pub(crate) struct SnapshotRequester(mpsc::Sender<SnapshotQuestion>);
 
 impl SnapshotRequester {
-    /// One who asks, and where the event loop finds the questions.
     pub(crate) fn new() -> (Self, mpsc::Receiver<SnapshotQuestion>) {
         let (questions, asked) = mpsc::channel(1);
         (Self(questions), asked)

@@ -1,5 +1,3 @@
-//! Publishes what was built.
-
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -33,37 +31,35 @@ pub(crate) struct Publisher {
     published: Option<BuildState>,
     published_filter: Option<PublishedFilter>,
     quarantine: Arc<Quarantine>,
-    /// What the published resources were made of, before something was put in the place of these routes.
+    /// The objects of the published resources, before these routes were replaced.
     objects: Option<Arc<Objects>>,
     quarantined: BTreeSet<ObjectRef>,
     ports: BTreeMap<PublishedPortKey, PublishedPort>,
-    /// The clusters whose sessions may move.
+    /// Clusters whose sessions may move.
     rebalancing: BTreeSet<ClusterName>,
-    /// By Gateway, everything except endpoints, as the last build made it.
+    /// By Gateway, without endpoints, as the last build made it.
     built: ByGateway,
     /// By Gateway, everything that is published.
     sent: ByGateway,
     stages: BuildStages,
     moving: MovingGateways,
     session_registry: SessionRegistry,
-    /// Deleted Gateways that still have connected Envoys.
+    /// Those that still have connected Envoys.
     deleted_gateways: BTreeSet<ObjectName>,
 }
 
-/// A Service, and the name of its port.
 type PublishedPortKey = (ObjectName, String);
 
-/// A Service's port that is published.
 #[derive(Debug, Default)]
 struct PublishedPort {
-    /// By cluster, the Gateways whose Envoys have it.
+    /// The Gateways whose Envoys have each.
     clusters: FewMap<ClusterName, Vec<ObjectName>>,
-    /// How many endpoints each of them has.
+    /// Endpoints in each cluster.
     endpoints: usize,
 }
 
 impl PublishedPort {
-    /// Of the clusters of Envoys, one for each base: clusters of one base have the same sessions and endpoints.
+    /// One cluster of Envoys for each base: clusters of one base have the same sessions and endpoints.
     fn session_clusters(&self) -> impl Iterator<Item = &ClusterName> {
         let clusters = self.clusters.iter().filter(|(_, gateways)| !gateways.is_empty());
         let mut bases = BTreeSet::new();
@@ -77,7 +73,7 @@ fn port_of(cluster: &Cluster) -> PublishedPortKey {
 }
 
 impl Publisher {
-    /// `session_registry` receives which pods clusters have.
+    /// `session_registry` receives the pods of clusters.
     pub(crate) fn new(
         snapshots: Snapshots,
         metrics: Metrics,
@@ -107,7 +103,7 @@ impl Publisher {
         }
     }
 
-    /// `drops_retained`: whether the policies go that no Envoy needs any more now.
+    /// `drops_retained`: whether policies that no Envoy needs any more are dropped.
     pub(crate) fn builder(&mut self, inputs: Arc<FilterInputs>, drops_retained: bool) -> Builder {
         Builder {
             options: Arc::clone(&self.options),
@@ -136,20 +132,18 @@ impl Publisher {
             .collect()
     }
 
-    /// What Envoys made of what is published.
     pub(crate) fn status(&self) -> limpet_xds::AckStatus {
         self.snapshots.status()
     }
 
-    /// Whether policies are retained that no route uses any more.
     pub(crate) fn has_retained(&self) -> bool {
         self.published
             .as_ref()
             .is_some_and(|published| published.retained.values().any(RetainedState::is_for_earlier_routes))
     }
 
-    /// The Gateways whose retained policies no Envoy needs any more, because all of theirs have the published routes.
-    /// Which Envoys other Gateways have is of no account.
+    /// The Gateways whose Envoys all have the published routes, so that none needs the retained policies. Other
+    /// Gateways' Envoys do not matter.
     pub(crate) fn needless_retained(&self) -> BTreeSet<ObjectName> {
         let has_all = |gateway: &&ObjectName| self.target.delivery.has_all(gateway, self.generation);
         let retained = self.published.iter().flat_map(|published| &published.retained);
@@ -157,8 +151,8 @@ impl Publisher {
         awaited.map(|(gateway, _)| gateway).filter(has_all).cloned().collect()
     }
 
-    /// Publishes a build. Resources that did not change are not sent again. Returns the reports, and the Services whose
-    /// clusters are others. `endpoints`: of a Service's port, for so many clusters.
+    /// Publishes a build. Unchanged resources are not sent again. Returns the reports, and the Services with other
+    /// clusters. `endpoints`: of a Service's port, for so many clusters.
     pub(crate) fn publish(
         &mut self,
         built: BuildResult,
@@ -204,24 +198,23 @@ impl Publisher {
         (built.reports, services)
     }
 
-    /// Takes in what Envoys refuse. Returns whether anything is new, which a build has to look at.
+    /// Returns whether a refusal is new, which needs a build.
     pub(crate) fn record_refusals(&mut self) -> bool {
         let status = self.snapshots.status();
         let (refusals, asked) = (status.disapprovals(), |gateway: &str| status.voting_addresses(gateway));
         Arc::make_mut(&mut self.quarantine).record_refusals(refusals, asked)
     }
 
-    /// Takes in what the Envoys of other replicas refuse. Returns whether anything is new.
+    /// The same for Envoys of other replicas.
     pub(crate) fn record_remote_refusals(&mut self, others: &ReplicaView) -> bool {
         Arc::make_mut(&mut self.quarantine).record_remote_refusals(others)
     }
 
-    /// The routes that Envoys of this replica refuse.
     pub(crate) fn refused_routes(&self) -> BTreeSet<RefusedRoute> {
         self.quarantine.local_refusals()
     }
 
-    /// Before a publication: remembers the routes that it changes, as they are.
+    /// Remembers the routes that a publication changes, as they were before.
     fn remember(&mut self, built: &BuildResult) {
         let status = self.snapshots.status();
         let refused = std::mem::replace(&mut self.quarantined, built.quarantined.clone());
@@ -243,8 +236,8 @@ impl Publisher {
         }
     }
 
-    /// Publishes what differs from what is published, with the endpoints of clusters. `unknown`: the clusters whose
-    /// endpoints are needed besides. Returns the Services whose clusters are others.
+    /// Publishes changes, with the endpoints of clusters. `unknown`: further clusters whose endpoints are needed.
+    /// Returns the Services with other clusters.
     fn publish_resources(
         &mut self,
         made: &BuildState,
@@ -288,7 +281,7 @@ impl Publisher {
         of_graph.map(|cluster| cluster.service.clone()).collect()
     }
 
-    /// The clusters of which anything is not as it is published, and these.
+    /// The clusters that differ from the published ones, and these.
     fn changed_clusters(
         &self,
         made: &BuildState,
@@ -317,7 +310,7 @@ impl Publisher {
         clusters
     }
 
-    /// Takes the endpoints of a cluster from the Gateways that have it, and returns these.
+    /// Removes the endpoints of a cluster from its Gateways, and returns these.
     fn leave_cluster(&mut self, name: &ClusterName) -> Vec<ObjectName> {
         let published = self.published.as_ref();
         let cluster = published.and_then(|published| published.graph.clusters.get(name));
@@ -339,7 +332,7 @@ impl Publisher {
         gateways
     }
 
-    /// Notes which Gateways have a cluster, and returns its port. Another control plane publishes endpoints itself, but
+    /// Records the Gateways of a cluster, and returns its port. Another control plane publishes endpoints itself, but
     /// an address that changes its owner is fenced here.
     fn serve_cluster(
         &mut self,
@@ -352,7 +345,7 @@ impl Publisher {
         let gateways = resources.iter().filter(|(_, resources)| has_it(resources));
         let gateways: Vec<ObjectName> = gateways.map(|(gateway, _)| gateway.clone()).collect();
         let is_elsewhere = self.target.objects.is_some();
-        // A cluster that DNS has the endpoints of has none from us.
+        // Envoy gets endpoints of an external name from DNS, not from us.
         if !is_elsewhere && (gateways.is_empty() || cluster.external_name.is_some()) {
             return None;
         }
@@ -362,8 +355,8 @@ impl Publisher {
         Some(port)
     }
 
-    /// Gives the endpoints of a port to the Gateways that have its clusters. If there are as many as before, only those
-    /// clusters get them that `lacks` them. Adds the Gateways to `changed`.
+    /// Sends the endpoints of a port to the Gateways that have its clusters. If their number is the same, only to
+    /// clusters for which `lacks` holds. Adds the Gateways to `changed`.
     fn send_endpoints(
         &mut self,
         port: &PublishedPortKey,
@@ -391,7 +384,7 @@ impl Publisher {
         endpoints
     }
 
-    /// Tells which pods these clusters have, and which sessions.
+    /// Updates the pods and idle bounds of these clusters.
     fn update_session_registry(
         &mut self,
         changed: &BTreeSet<ClusterName>,
@@ -438,7 +431,6 @@ impl Publisher {
         }
     }
 
-    /// Passes the objects for a control plane on, if there is one.
     fn hand_over_objects(&mut self, made: &BuildState) {
         let (Some(objects), Some(manifests)) = (&self.target.objects, &made.manifests) else {
             return;
@@ -453,7 +445,6 @@ impl Publisher {
         self.generation = self.generation.max(desired.hand_over(&objects.desired));
     }
 
-    /// Passes on what is wanted for the Envoys that the controller keeps.
     fn hand_over_envoys(&mut self, made: &BuildState) {
         if let (Some(envoys), Some(manifests)) = (&self.target.envoys, &made.envoys) {
             let desired = DesiredManifests {
@@ -466,12 +457,10 @@ impl Publisher {
         }
     }
 
-    /// What is published, independent of any proxy.
     pub(crate) fn graph(&self) -> Option<Arc<Graph>> {
         self.published.as_ref().map(|published| Arc::clone(&published.graph))
     }
 
-    /// All Gateways whose Envoys get anything.
     pub(crate) fn gateways(&self) -> BTreeSet<ObjectName> {
         let published = self.published.as_ref();
         published
@@ -479,7 +468,6 @@ impl Publisher {
             .unwrap_or_default()
     }
 
-    /// The published configuration of the filter.
     pub(crate) fn published_filter(&self) -> Option<&PublishedFilter> {
         self.published_filter.as_ref()
     }
@@ -535,7 +523,6 @@ impl Publisher {
         published
     }
 
-    /// Passes on what is published for these Gateways.
     fn send(&self, gateways: BTreeSet<ObjectName>) {
         for gateway in gateways {
             if let Some(sent) = self.sent.get(&gateway) {
@@ -544,12 +531,11 @@ impl Publisher {
         }
     }
 
-    /// Whether hosts that filters know are others than those that are published.
+    /// Whether hosts in filters differ from the published ones.
     pub(crate) fn has_new_hosts(&self) -> bool {
         self.moving.has_changed()
     }
 
-    /// The Services whose hosts the filter of a Gateway has no room for.
     pub(crate) fn services_without_moves(&self) -> BTreeSet<ObjectName> {
         self.moving.services_left_out().cloned().collect()
     }

@@ -1,8 +1,8 @@
-//! What Envoys refuse in spite of all checks costs only the route that it came from.
+//! Routes that Envoys refuse in spite of all checks, and their replacements. See `design/refused-routes.md`.
 //!
-//! A refusal is known by what was refused, not by when: a build looks whether a unit of the preflight is one that was
-//! refused, and if so, puts something else in the place of the route that it came from. So a mark ends by itself when
-//! the route, or whatever else made the unit bad, changes.
+//! A refusal is known by the refused content: a build checks whether a unit of the preflight is one that was refused,
+//! and replaces the route that it came from. So a mark ends by itself when the route, or whatever else made the unit
+//! bad, changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,25 +16,23 @@ use limpet_model::{InPlace, Map, Objects, Quarantined};
 use limpet_resources::{Name, ResourceVersion, Resources};
 use limpet_xds::RefusedUnit;
 
-/// How many bytes of Envoy's words are kept.
+/// The most bytes of Envoy's message that are kept.
 const WORDS: usize = 1000;
 /// How many routes of a namespace are replaced because the Envoys of its own Gateways refuse them: each is built twice
 /// in each build. Beyond that, these Envoys wait, and nothing changes for others.
 const MOST_OF_OWN: usize = 500;
 
-/// What was refused, by the name of the unit and its version.
 type RefusedUnits<T> = BTreeMap<(Name, ResourceVersion), T>;
 
-/// What Envoys of this replica refused.
 #[derive(Debug, Clone)]
 struct LocalRefusals {
     message: Arc<str>,
-    /// The Gateway whose Envoys refused it, and at how many addresses.
+    /// The Gateway of the refusing Envoys, and the number of their addresses.
     gateway: Name,
     refusing: usize,
 }
 
-/// The refused units, and what can be served in their place.
+/// The refused units, and their replacements.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Quarantine {
     /// By the Envoys of this replica.
@@ -45,11 +43,10 @@ pub(crate) struct Quarantine {
     former: BTreeMap<ObjectRef, RouteObject>,
 }
 
-/// What Envoys say to a route.
 #[derive(Debug, Clone)]
 pub(crate) struct RouteRefusal {
     message: Arc<str>,
-    /// Whether all who say it are Envoys of Gateways in the route's namespace.
+    /// Whether only Envoys of Gateways in the route's namespace refuse it.
     is_own: bool,
 }
 
@@ -61,8 +58,8 @@ enum RouteObject {
 }
 
 impl Quarantine {
-    /// Takes in what Envoys refuse. `asked` says how many addresses of a Gateway's Envoys have a say: once those that
-    /// refused are no longer most of them, all are asked again. Returns whether there is anything to build.
+    /// `asked`: how many addresses of a Gateway's Envoys have a say. Once those that refused are no longer most of
+    /// them, all are asked again. Returns whether there is anything to build.
     pub(crate) fn record_refusals(&mut self, refusals: Vec<RefusedUnit>, asked: impl Fn(&str) -> usize) -> bool {
         let before = self.refused.len();
         self.refused
@@ -83,7 +80,7 @@ impl Quarantine {
         is_changed
     }
 
-    /// Takes in what the Envoys of other replicas refuse. Returns whether anything is new.
+    /// Records refusals of other replicas' Envoys. Returns whether anything is new.
     pub(crate) fn record_remote_refusals(&mut self, others: &ReplicaView) -> bool {
         let told = others.values().flat_map(|said| &said.refused_routes);
         let refused = told.filter_map(|route| {
@@ -94,7 +91,7 @@ impl Quarantine {
         self.elsewhere.keys().any(|key| !before.contains_key(key))
     }
 
-    /// What other replicas get: only what this one has seen. Otherwise two would tell each other for ever.
+    /// For other replicas: only refusals of our Envoys. Otherwise two replicas would keep each other's for ever.
     pub(crate) fn local_refusals(&self) -> BTreeSet<RefusedRoute> {
         let told = self.refused.iter().map(|((unit, version), decided)| RefusedRoute {
             unit: unit.to_string(),
@@ -104,14 +101,12 @@ impl Quarantine {
         told.collect()
     }
 
-    /// Whether nothing was refused.
     pub(crate) fn is_empty(&self) -> bool {
         self.refused.is_empty() && self.elsewhere.is_empty()
     }
 
-    /// The routes with units that were refused, and the refusals that say so. Other replicas are believed for Gateways
-    /// that are not among `asked`: where this one has Envoys, these say it themselves. `gateways_of`: the Gateways that
-    /// may have the unit of a route.
+    /// The routes with refused units, and these refusals. Other replicas count only for Gateways not in `asked`: where
+    /// this replica has Envoys, they report themselves. `gateways_of`: the Gateways that may have the unit of a route.
     pub(crate) fn of(
         &self,
         resources: &BTreeMap<ObjectName, Resources>,
@@ -146,8 +141,8 @@ impl Quarantine {
         found
     }
 
-    /// Puts the next best into the place of these routes of `objects`. Where nothing was refused, `objects` equals
-    /// `all`. Returns whether there is anything left to try.
+    /// Replaces these routes of `objects` by the next best. `all`: the original objects. Returns whether there is
+    /// anything left to try.
     pub(crate) fn replace(
         &self,
         objects: &mut Objects,
@@ -188,7 +183,7 @@ impl Quarantine {
         is_changed
     }
 
-    /// Forgets the refusals that `known` had and that were in the way of nothing.
+    /// Forgets the refusals in `known` that hit nothing.
     pub(crate) fn forget(&mut self, known: &Self, hits: &BTreeSet<(Name, ResourceVersion)>) {
         self.refused
             .retain(|key, _| hits.contains(key) || !known.refused.contains_key(key));
@@ -235,17 +230,15 @@ impl Quarantine {
     }
 }
 
-/// What Envoys said to a route.
+/// A refusal by one Envoy outweighs approvals by others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RouteStanding {
-    /// One has accepted it.
     Accepted,
-    /// One has refused it.
     Refused,
     Unknown,
 }
 
-/// The objects that differ, as they were, and those that are gone. The time depends only on their number.
+/// The objects that differ, as they were, and those that are gone. Takes time only for these.
 fn changed<'a, S: Eq>(
     kind: Kind,
     before: &'a Map<ObjectName, Object<S>>,

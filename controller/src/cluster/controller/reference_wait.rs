@@ -1,13 +1,12 @@
-//! How long builds wait for single objects that others name: a listener's Secret, a backend's authorities.
+//! How long builds wait for single objects: a listener's Secret, a backend's authorities.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// After that, what needs them is reported and not served.
+/// How long a build waits at most. Then, objects that need them are reported and not served.
 const WANTED: Duration = Duration::from_secs(3);
 
-/// When objects were asked for that have no answer yet.
 #[derive(Debug)]
 pub(super) struct ReferenceWait {
     at: Instant,
@@ -20,8 +19,8 @@ impl ReferenceWait {
         Self { at: now, waits: true }
     }
 
-    /// Others are asked for. A build that waits does not wait for longer: else a Gateway that names another Secret
-    /// every few seconds would hold up all changes.
+    /// Records that other objects are asked for. A waiting build does not wait for longer: else a Gateway that names
+    /// another Secret every few seconds would hold up all changes.
     pub(super) fn again(&mut self, now: Instant) {
         if !self.waits {
             *self = Self::at(now);
@@ -33,7 +32,6 @@ impl ReferenceWait {
         self.waits = false;
     }
 
-    /// How long a build waits for them at most.
     pub(super) fn until(&self) -> Instant {
         self.at + WANTED
     }

@@ -1,14 +1,13 @@
-//! Retained policies: policies that no route uses any more.
+//! Retained policies: policies that no route uses any more. See `design/retained-policies.md`.
 //!
-//! A policy's name is a hash of its content, so a policy that changes gets another name. Envoy gets the filter's
-//! configuration before the routes that name the new policy. Without the old policy, the routes that it still has would
-//! lose their sessions for that moment. So the policies of the last published routes are retained until all connected
-//! Envoys of the Gateway have the new routes. One that acknowledges nothing makes no configuration grow without end: at
-//! most [`MOST`] are retained besides what the changes of the last minute have left, and [`MOST_YOUNG`] in all. Each
-//! namespace has a fair share of both, and of the bytes of all policies: with the used ones, a Gateway has at most
-//! twice as many as there is room for.
+//! A policy's name is a hash of its content, so a changed policy has another name. Envoy gets the filter's
+//! configuration before the routes that name the new policy; without the old policy, its present routes would lose
+//! their sessions meanwhile. So the policies of the last published routes are retained until all connected Envoys of
+//! the Gateway have the new routes. Envoys that acknowledge nothing make no configuration grow without end: at most
+//! [`MOST`] are retained besides the last minute's, and [`MOST_YOUNG`] in all. Each namespace has a fair share of both,
+//! and of the bytes of all policies: with the used ones, a Gateway has at most twice as many as there is room for.
 //!
-//! The same holds for namespaces that no route has sessions of any more: their fences are for the former routes, too.
+//! Namespaces without sessions are retained in the same way, because the former routes need their fences.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,12 +26,11 @@ use crate::time_format;
 pub(super) const MOST: usize = 64;
 /// How many it retains in all.
 const MOST_YOUNG: usize = 1000;
-/// Longer than Envoys that answer need for new routes, and than these wait for the answers of others.
+/// The age of young policies: longer than responsive Envoys need for new routes, including their wait for the others.
 pub(super) const YOUNG: Duration = Duration::from_secs(60);
 
 pub(super) type RetainedByGateway = BTreeMap<ObjectName, RetainedState>;
 
-/// What no published route of a Gateway needs any more.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct RetainedState {
     /// By name.
@@ -42,16 +40,14 @@ pub(super) struct RetainedState {
     pub(super) former_lags: FormerLags,
 }
 
-/// A policy that no published route names any more.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RetainedPolicy {
     pub(super) policy: PolicyConfig,
-    /// One whose sessions had it.
+    /// One of those whose sessions had it.
     pub(super) namespace: Text,
     pub(super) since: Instant,
 }
 
-/// What Gateways use.
 pub(super) type UsedByGateway = BTreeMap<ObjectName, GatewayReferences>;
 
 impl RetainedState {
@@ -71,14 +67,13 @@ impl RetainedState {
         !self.policies.is_empty() || !self.namespaces.is_empty()
     }
 
-    /// Drops what Envoys with earlier routes need.
     pub(super) fn drop_earlier_routes(&mut self) {
         self.policies.clear();
         self.namespaces.clear();
     }
 }
 
-/// A time, on the clock that is never set and on the one of tokens.
+/// A time, by the monotonic clock and by the clock of tokens.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moment {
     pub(super) instant: Instant,
@@ -100,9 +95,9 @@ pub(super) fn for_filters(all: &RetainedByGateway) -> BTreeMap<ObjectName, limpe
         .collect()
 }
 
-/// What the routes of the published graph, and of what it retains in `kept`, need and the Gateways of another graph do
-/// not use, and how old tokens of their sessions may be. `graphs`: the published one and the other one, each with what
-/// its Gateways use. `most_bytes`: of the policies of a Gateway. `at`: the time.
+/// What the Gateways of a new graph do not use, but published routes, or those in `kept`, need, and how old tokens of
+/// their sessions may be. `graphs`: the published and the new one, each with what its Gateways use. `most_bytes`: of
+/// the policies of a Gateway.
 pub(super) fn retained_policies(
     kept: &RetainedByGateway,
     graphs: [(&Graph, &UsedByGateway); 2],
@@ -129,7 +124,7 @@ pub(super) fn retained_policies(
             BTreeSet::new()
         };
         for (name, namespace) in dropped {
-            // Envoys never had what there was no room for.
+            // Envoys never had policies without room.
             let policy = was.policies.get(&name).filter(|_| had.contains(&name));
             let retain = |policy| RetainedPolicy {
                 policy: PolicyConfig::clone(policy),
@@ -158,7 +153,7 @@ pub(super) fn retained_policies(
     all
 }
 
-/// Drops the oldest ones of the namespaces that have more than their share of so many of these.
+/// Drops the oldest policies of the namespaces that have more than their share of `most`.
 fn drop_oldest(policies: &mut BTreeMap<String, RetainedPolicy>, most: usize, is_one: impl Fn(&RetainedPolicy) -> bool) {
     let mut by_namespace: BTreeMap<&Text, Vec<(Instant, &String)>> = BTreeMap::new();
     for (name, retained) in policies.iter().filter(|(_, retained)| is_one(retained)) {
@@ -171,7 +166,7 @@ fn drop_oldest(policies: &mut BTreeMap<String, RetainedPolicy>, most: usize, is_
     }
 }
 
-/// Drops the oldest ones of the namespaces with more bytes of policies, used and retained, than their share.
+/// Drops the oldest policies of the namespaces with more bytes, used and retained, than their share.
 fn drop_without_room(
     policies: &mut BTreeMap<String, RetainedPolicy>,
     used: &GatewayReferences,

@@ -1,5 +1,5 @@
-//! The metrics of sessions. They are made of what is known at each request. Of pods that are gone, they have only the
-//! requests in flight: the sum of a Service counts what lives there.
+//! The metrics of sessions, made at each request. Of pods that are gone, they have only the requests in flight, so that
+//! the sum of a Service counts living sessions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ use super::context::ControllerContext;
 use super::gauges;
 use crate::cluster::sessions::{PodSessions, SessionRegistry};
 
-/// The metrics of the leader. Other replicas know the same, and would count everything twice.
+/// Only the leader has them: other replicas would count everything twice.
 #[derive(Debug)]
 pub(super) struct SessionMetrics {
     leads: watch::Receiver<bool>,
@@ -63,7 +63,7 @@ fn there(pods: &[PodSessions]) -> impl Iterator<Item = &PodSessions> {
     pods.iter().filter(|pod| pod.state.is_backend())
 }
 
-/// The sums of a value. A pod that is recreated under its name is another row, and the same metric.
+/// Sums by name, because a recreated pod is another row, and the same metric.
 fn by_name<'a>(
     pods: impl IntoIterator<Item = &'a PodSessions>,
     value: impl Fn(&PodSessions) -> u64,

@@ -1,6 +1,5 @@
-//! The pages of sessions: `/sessions` for people and commands, `/sessions/self` for a pod, `/sessions/replica` for
-//! other replicas. Every pod of the cluster may read them at any rate. So what takes long is made once in a second, one
-//! at a time, and what all of them get is one copy.
+//! `/sessions` for people and commands, `/sessions/self` for a pod, `/sessions/replica` for other replicas. Every pod
+//! of the cluster may read them at any rate. So expensive content is made once in a second, one at a time, and shared.
 
 mod copies;
 
@@ -28,7 +27,6 @@ struct SessionPages {
     sessions: PageCopies,
 }
 
-/// The pages of these sessions.
 pub(super) fn router(session_registry: SessionRegistry) -> Router {
     let pages = SessionPages {
         session_registry,
@@ -46,7 +44,7 @@ fn page(kind: &'static str, content: Bytes) -> Response {
     ([(header::CONTENT_TYPE, kind)], content).into_response()
 }
 
-/// What lives where, as [`crate::cluster::sessions::SessionCounts`] in JSON.
+/// [`crate::cluster::sessions::SessionCounts`] in JSON.
 async fn sessions(
     State(pages): State<Arc<SessionPages>>,
     Extension(client): Extension<PortClient>,
@@ -57,14 +55,14 @@ async fn sessions(
     Ok(page(JSON, pages.sessions.fresh(Instant::now(), text)))
 }
 
-/// What this replica knows of sessions, for the others.
+/// The sessions that this replica knows, for the others.
 async fn replica(
     State(pages): State<Arc<SessionPages>>,
     Extension(client): Extension<PortClient>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Response> {
     let _turn = pages.turns.acquire(client).await?;
-    // Each answer is sealed for who asks.
+    // Each answer is sealed for its question.
     let news = pages
         .session_registry
         .answer(&query.unwrap_or_default())
@@ -72,14 +70,14 @@ async fn replica(
     Ok(page(PROTOBUF, news.into()))
 }
 
-/// What lives at the pod that asks, by its address and by its namespace, if it says so, for `limpet drained`.
+/// For `limpet drained`: the sessions of the pod that asks, by its address and by its namespace, if given.
 async fn own_sessions(
     State(pages): State<Arc<SessionPages>>,
     Extension(client): Extension<PortClient>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Response> {
     let _turn = pages.turns.acquire(client).await?;
-    // A client that names another namespace is answered for that one: the answer is only for this client.
+    // A client may name any namespace: only it uses the answer.
     let namespace = query.as_deref().and_then(|query| query.strip_prefix("namespace="));
     let namespace = namespace.filter(|namespace| !namespace.is_empty());
     let own = pages.session_registry.at(client.address.ip().to_canonical(), namespace);

@@ -1,4 +1,4 @@
-//! Where builds go: Envoys get resources over xDS, or a control plane gets objects.
+//! The receiver of builds: Envoys get resources over xDS, or a control plane gets objects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,40 +19,34 @@ use limpet_outputs::envoy::{EnvoysNamespace, ManagedOptions};
 
 #[derive(Debug)]
 pub(crate) struct PublicationTarget {
-    /// How to find out whether proxies have what is published.
+    /// Whether proxies have what is published.
     pub(crate) delivery: Delivery,
-    /// For a control plane.
     pub(crate) objects: Option<ObjectTarget>,
-    /// To the reconciler that keeps the Envoys of our Gateways.
     pub(crate) envoys: Option<EnvoyTarget>,
 }
 
-/// Where the objects of Envoys go.
 #[derive(Debug)]
 pub(crate) struct EnvoyTarget {
     pub(crate) options: Arc<ManagedOptions>,
     pub(crate) desired: watch::Sender<Option<Arc<DesiredManifests>>>,
 }
 
-/// Where objects for a control plane go.
 #[derive(Debug)]
 pub(crate) struct ObjectTarget {
     pub(crate) plane: Arc<ControlPlane>,
-    /// To the reconciler that writes them.
     pub(crate) desired: watch::Sender<Option<Arc<DesiredManifests>>>,
 }
 
-/// The task that delivers what is published.
 pub(crate) enum Deliverer {
     Server(limpet_xds::Server),
     Writer(Box<manifests::ManifestReconciler>),
 }
 
 /// Objects go to `plane` if there is one, else resources go to Envoys. `tls` gets the certificates of our own
-/// authority, `session_registry` what Envoys tell of sessions.
+/// authority, `session_registry` Envoys' reports of sessions.
 ///
 /// # Errors
-/// If the address of the xDS server cannot be listened on.
+/// If the xDS server cannot listen on its address.
 pub(crate) async fn target(
     context: &ControllerContext,
     plane: Option<ControlPlane>,
@@ -104,8 +98,7 @@ pub(crate) async fn target(
     Ok((target, Deliverer::Writer(Box::new(writer))))
 }
 
-/// The task that keeps the Envoys of our Gateways, where it gets what is wanted, and where it tells what it could not
-/// write.
+/// The task that keeps the Envoys of our Gateways, its input, and its failures.
 pub(crate) fn envoys(
     context: &ControllerContext,
     options: &ManagedOptions,
@@ -133,7 +126,7 @@ pub(crate) fn envoys(
 }
 
 impl Deliverer {
-    /// The certificates of xDS, if Envoys are served.
+    /// `None`: no Envoy is served.
     pub(crate) fn certificates(&self) -> Option<limpet_xds::Certificates> {
         match self {
             Self::Server(server) => Some(server.certificates()),
@@ -141,10 +134,6 @@ impl Deliverer {
         }
     }
 
-    /// Runs until `shutdown`.
-    ///
-    /// # Errors
-    /// If the server fails.
     pub(crate) async fn run(self, mut shutdown: watch::Receiver<bool>) -> Result<(), CommandFailure> {
         // Also if the sender is gone.
         let ended = async move {

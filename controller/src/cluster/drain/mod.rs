@@ -1,4 +1,4 @@
-//! `limpet drain`: of a pod. Without a pod, it is the tool's.
+//! `limpet drain` of a pod. Without a pod, it is the tool's.
 //!
 //! - `pod`: the pod and its annotation. `wait`: when it has no sessions left. Pure.
 
@@ -22,7 +22,6 @@ use limpet_core::time::Timestamp;
 use pod::{DeletionOutcome, DrainedPod};
 use wait::{DrainEnd, DrainStep, DrainWait, PodCount};
 
-/// What is not known without a look at controllers.
 const UNSEEN: &str =
     ": it gets no new sessions once a controller has read it, and `limpet sessions` shows the state draining then";
 
@@ -76,7 +75,7 @@ async fn drain(args: &DrainArgs, name: &str, form: Output) -> Result<CommandVerd
     let services = pod.services().await?;
     let controllers = Controllers::new(&client, &args.reach.controller_namespace);
     if args.wait {
-        // A wait that cannot come to an end changes nothing.
+        // A wait that cannot end changes nothing.
         controllers.sessions().await?;
     }
     let now = time_format::now();
@@ -104,7 +103,7 @@ async fn drain(args: &DrainArgs, name: &str, form: Output) -> Result<CommandVerd
     wait(args, &client, &pod, &controllers, report).await
 }
 
-/// Waits for the last session, and deletes the pod if that is asked for.
+/// Waits for the last session, and deletes the pod if requested.
 async fn wait(
     args: &DrainArgs,
     client: &Client,
@@ -120,7 +119,7 @@ async fn wait(
     };
     let begun = Instant::now();
     let mut wait = DrainWait::until(begun + args.timeout.get());
-    // From now on, Ctrl-C ends the process only where it is listened to.
+    // From now on, Ctrl-C ends the process only where it is handled.
     let interrupts = signal(SignalKind::interrupt());
     let mut interrupts = interrupts.map_err(|error| CommandFailure(format!("cannot listen to signals: {error}")))?;
     let end = tokio::select! {
@@ -156,7 +155,6 @@ async fn wait(
     report.end(verdict)
 }
 
-/// Says what became of the pod without sessions.
 fn report_deletion(deletion: Option<DeletionOutcome>, report: &mut DrainReport) -> Result<(), CommandFailure> {
     report.set("deleted", deletion == Some(DeletionOutcome::Done));
     match deletion {
@@ -169,8 +167,7 @@ fn report_deletion(deletion: Option<DeletionOutcome>, report: &mut DrainReport) 
     }
 }
 
-/// Says why the wait ended with sessions left, as far as they are known; `None`: the command was interrupted. Returns
-/// how it ended.
+/// Reports why the wait ended with sessions left. `None`: interrupted.
 fn report_end(
     end: Option<DrainEnd>,
     left: wait::RemainingSessions,
@@ -207,7 +204,6 @@ fn report_end(
     }
 }
 
-/// Deletes the pod if that is asked for.
 async fn delete(args: &DrainArgs, pod: &DrainedPod) -> Result<Option<DeletionOutcome>, CommandFailure> {
     if args.delete {
         pod.delete().await.map(Some)
@@ -216,7 +212,7 @@ async fn delete(args: &DrainArgs, pod: &DrainedPod) -> Result<Option<DeletionOut
     }
 }
 
-/// Looks until the wait ends.
+/// Polls until the wait ends.
 async fn watch(
     wait: &mut DrainWait,
     pod: &DrainedPod,
@@ -261,14 +257,14 @@ async fn watch(
     }
 }
 
-/// The command that takes the drain back.
+/// The command that undoes the drain.
 fn undo(args: &DrainArgs, name: &str, namespace: &str) -> String {
     let kubeconfig = args.reach.kubeconfig.as_ref();
     let kubeconfig = kubeconfig.map_or_else(String::new, |file| format!(" --kubeconfig {}", file.display()));
     format!("limpet drain {name} -n {namespace} --undo{kubeconfig}")
 }
 
-/// What is printed: lines for people as it happens, or one object for programs at the end.
+/// Lines for people as it happens, or one object for programs at the end.
 struct DrainReport {
     form: Output,
     /// In the form of kubectl.
@@ -296,7 +292,6 @@ impl DrainReport {
         Ok(verdict)
     }
 
-    /// How the pod is left, and what to do about it.
     fn still(&self) -> String {
         format!("it still drains; to take it back: {}", self.undo)
     }

@@ -14,10 +14,9 @@ use crate::cluster::kube::{FIELD_MANAGER, delete, words};
 use crate::exit::CommandFailure;
 use limpet_model::endpoints::DRAIN;
 
-/// The Service of an EndpointSlice.
+/// The label of an EndpointSlice that names its Service.
 const SERVICE: &str = "kubernetes.io/service-name";
 
-/// A pod as it was seen.
 pub(super) struct DrainedPod {
     api: Api<PartialObjectMeta<Pod>>,
     pods: Api<Pod>,
@@ -28,10 +27,6 @@ pub(super) struct DrainedPod {
 }
 
 impl DrainedPod {
-    /// Finds a pod by its name.
-    ///
-    /// # Errors
-    /// If there is none, or it cannot be read.
     pub(super) async fn find(client: &Client, namespace: &str, name: &str) -> Result<Self, CommandFailure> {
         let api: Api<PartialObjectMeta<Pod>> = Api::namespaced(client.clone(), namespace);
         let meta = api.get_opt(name).await;
@@ -47,7 +42,7 @@ impl DrainedPod {
         })
     }
 
-    /// Since when it drains, as its annotation says.
+    /// The value of the annotation.
     pub(super) fn since(&self) -> Option<&str> {
         let annotations = self.meta.metadata.annotations.as_ref()?;
         annotations.get(DRAIN).map(String::as_str)
@@ -57,10 +52,7 @@ impl DrainedPod {
         self.meta.metadata.uid.as_deref()
     }
 
-    /// The Services that lead to it.
-    ///
-    /// # Errors
-    /// If there is none, or EndpointSlices cannot be listed.
+    /// The Services that lead to it. Fails without any.
     pub(super) async fn services(&self) -> Result<BTreeSet<String>, CommandFailure> {
         let Self { name, namespace, .. } = self;
         let slices = self.slices.list(&ListParams::default()).await;
@@ -89,13 +81,10 @@ impl DrainedPod {
         })
     }
 
-    /// Sets the annotation, or removes it.
-    ///
-    /// # Errors
-    /// If the API server refuses it, or the pod is another one by now.
+    /// Sets or removes the annotation. Fails if the pod is another one by now.
     pub(super) async fn annotate(&self, since: Option<&str>) -> Result<(), CommandFailure> {
         let since = since.map_or(Value::Null, Value::from);
-        // With the uid, the change is only for this pod.
+        // The uid limits the change to this pod.
         let change = json!({"metadata": {"uid": self.meta.metadata.uid, "annotations": {DRAIN: since}}});
         let params = PatchParams::apply(FIELD_MANAGER);
         let patched = self.api.patch(&self.name, &params, &Patch::Merge(&change)).await;
@@ -103,10 +92,6 @@ impl DrainedPod {
         patched.map(drop).map_err(failed)
     }
 
-    /// What it says now.
-    ///
-    /// # Errors
-    /// If it cannot be read.
     pub(super) async fn now(&self) -> Result<wait::PodDrainState, Error> {
         let now = self.api.get_opt(&self.name).await?;
         let now = now.filter(|now| now.metadata.uid == self.meta.metadata.uid);
@@ -122,9 +107,6 @@ impl DrainedPod {
     }
 
     /// Deletes this pod, and no other one of its name.
-    ///
-    /// # Errors
-    /// If the API server refuses it.
     pub(super) async fn delete(&self) -> Result<DeletionOutcome, CommandFailure> {
         let failed = |error: Error| CommandFailure(format!("cannot delete the pod {}: {}", self.name, words(&error)));
         if delete(&self.pods, &self.meta.metadata).await.map_err(failed)? {
@@ -141,13 +123,12 @@ impl DrainedPod {
     }
 }
 
-/// What became of a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DeletionOutcome {
     Done,
     /// Another client deleted it.
     Gone,
-    /// Another client did, and another pod has its name now.
+    /// The same, and another pod has its name now.
     Replaced,
 }
 
@@ -160,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// What becomes of a deletion that is answered with this code, if this is there then.
+    /// The outcome if the API server answers with `code`, and then this pod is there.
     async fn deletion(code: u16, there: Option<&'static str>) -> Result<DeletionOutcome, CommandFailure> {
         let pod = |uid: &str| {
             json!({
@@ -195,7 +176,7 @@ mod tests {
         pod.delete().await
     }
 
-    /// A race that no cluster runs when it is asked to.
+    /// A race that no cluster runs on demand.
     #[tokio::test]
     async fn only_what_was_deleted_is_called_so() {
         assert_eq!(deletion(404, None).await.unwrap(), DeletionOutcome::Gone);

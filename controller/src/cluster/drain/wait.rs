@@ -7,7 +7,7 @@ use std::time::Instant;
 use crate::cluster::survey::{PodRow, PodRowState};
 use crate::settling::SETTLING;
 
-/// What is left of a pod's sessions, in all its Services.
+/// Sessions that are left in all Services of the pod.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct RemainingSessions {
     pub(super) sessions: u64,
@@ -33,18 +33,16 @@ impl fmt::Display for RemainingSessions {
     }
 }
 
-/// What the pod says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PodDrainState {
     /// It has the annotation.
     Drains,
-    /// The annotation was taken away.
+    /// The annotation was removed.
     Undone,
-    /// It was deleted.
     Gone,
 }
 
-/// What controllers count of a pod.
+/// Controllers' counts of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PodCount {
     remaining: RemainingSessions,
@@ -52,12 +50,12 @@ pub(super) struct PodCount {
     knows: bool,
     /// Why there may be more.
     doubts: BTreeSet<String>,
-    /// Which controllers, and since when each of them counts.
+    /// The controllers, and since when each counts.
     counted_by: BTreeSet<(String, Option<String>)>,
 }
 
 impl PodCount {
-    /// `rows` are the pod's. A pod without any has never had a session, unless something is not known: `why`.
+    /// `rows` are the pod's. A pod without any has never had a session, unless there are gaps: `why`.
     pub(super) fn of<'a>(
         rows: impl IntoIterator<Item = &'a PodRow>,
         why: BTreeSet<String>,
@@ -82,14 +80,13 @@ impl PodCount {
         counted
     }
 
-    /// Why there may be more than is counted, in words.
+    /// Why there may be more, in words.
     pub(super) fn doubts(&self) -> Option<String> {
         let doubts: Vec<&str> = self.doubts.iter().map(String::as_str).collect();
         (!doubts.is_empty()).then(|| doubts.join("; "))
     }
 }
 
-/// How it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DrainEnd {
     Empty,
@@ -98,21 +95,19 @@ pub(super) enum DrainEnd {
     Gone,
 }
 
-/// What to do after a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DrainStep {
-    /// Look again later. What is left is printed if it is news.
+    /// Look again later. Prints what is left if that has changed.
     Wait(Option<RemainingSessions>),
     End(DrainEnd),
 }
 
-/// Waits for the last session of a pod.
 #[derive(Debug)]
 pub(super) struct DrainWait {
     deadline: Instant,
     /// Since when no session is seen.
     empty_since: Option<Instant>,
-    /// By whom it was counted at the last look.
+    /// The controllers of the last look.
     counted_by: BTreeSet<(String, Option<String>)>,
     last: Option<RemainingSessions>,
     /// Why there may have been more at the last look.
@@ -130,7 +125,7 @@ impl DrainWait {
         }
     }
 
-    /// What was left at the last look. `None`: it was never known.
+    /// Sessions left at the last look. `None`: never known.
     pub(super) fn left(&self) -> Option<RemainingSessions> {
         self.last
     }
@@ -140,7 +135,7 @@ impl DrainWait {
         Some(&self.doubts).filter(|doubts| !doubts.is_empty())
     }
 
-    /// Takes in what is seen now. `counted` is `None` if no controller answers.
+    /// `counted`: `None` if no controller answers.
     pub(super) fn observe(&mut self, now: Instant, pod: PodDrainState, counted: Option<PodCount>) -> DrainStep {
         let mut news = None;
         let mut is_empty = false;
@@ -156,7 +151,7 @@ impl DrainWait {
             is_empty = knows && left.is_nothing() && doubts.is_empty();
             self.doubts = doubts;
             if by != self.counted_by {
-                // One that has just started has not heard of all Envoys yet.
+                // One that has just started may not have reports of all Envoys yet.
                 self.empty_since = None;
                 self.counted_by = by;
             }
@@ -196,7 +191,7 @@ mod tests {
         }
     }
 
-    /// A wait of a minute, which is asked by seconds since its start.
+    /// A wait of a minute, by seconds since its start.
     struct Clock(Instant, DrainWait);
 
     impl Clock {
@@ -337,7 +332,7 @@ mod tests {
                 streams: 1
             })
         );
-        // What is empty in time is empty.
+        // Empty just in time counts.
         let mut clock = Clock::new();
         clock.at(45, counted(0, 0));
         assert_eq!(clock.at(60, counted(0, 0)), DrainStep::End(DrainEnd::Empty));

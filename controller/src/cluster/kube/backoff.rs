@@ -2,8 +2,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 
-/// How long to wait before the next try: longer each time, and with jitter, so that several controllers do not come
-/// back at once.
+/// Waits between tries: longer each time, and with jitter, so that several controllers do not come back at once.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     builder: ExponentialBuilder,
@@ -12,7 +11,7 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Waits `first`, twice that, and so on up to `longest`; each time at least half of it, and at most all of it.
+    /// Waits at least half, at most all, of `first`, twice that, and so on up to `longest`.
     pub(crate) fn new(first: Duration, longest: Duration) -> Self {
         // backon's jitter adds between nothing and the whole delay.
         let builder = ExponentialBuilder::new()
@@ -28,7 +27,7 @@ impl Backoff {
         }
     }
 
-    /// The longest wait before a call to the API server: one that is back is noticed within seconds.
+    /// Short, so that an API server that is back is noticed within seconds.
     pub(super) const LONGEST: Duration = Duration::from_secs(8);
 
     /// For calls to the API server.
@@ -36,12 +35,10 @@ impl Backoff {
         Self::new(Duration::from_millis(250), Self::LONGEST)
     }
 
-    /// After a success.
     pub(crate) fn reset(&mut self) {
         self.delays = self.builder.build();
     }
 
-    /// After a failure.
     pub(crate) fn next(&mut self) -> Duration {
         self.delays.next().unwrap_or(self.longest)
     }

@@ -12,10 +12,8 @@ use zeroize::Zeroizing;
 
 use limpet_model::{Authorities, Certificate};
 
-/// Reads what a Secret of the type `kubernetes.io/tls` holds: a chain and its key, both in PEM.
-///
-/// # Errors
-/// If Envoy could not serve with it. Envoy would refuse the whole listener, so the Secret is checked here.
+/// Reads the chain and key of a Secret of the type `kubernetes.io/tls`, in PEM. Fails if Envoy could not serve with it,
+/// because Envoy would refuse the whole listener.
 pub(crate) fn read(chain: &[u8], key: Zeroizing<Vec<u8>>) -> Result<Certificate, String> {
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(chain)
         .collect::<Result<_, _>>()
@@ -37,11 +35,8 @@ pub(crate) fn read(chain: &[u8], key: Zeroizing<Vec<u8>>) -> Result<Certificate,
     })
 }
 
-/// Reads certificates of authorities in PEM. Of the text, only the certificates are kept: what else it contains is not
-/// sent to Envoys.
-///
-/// # Errors
-/// If there are none, or Envoy could not verify with one of them. Envoy would refuse all of them.
+/// Reads certificates of authorities in PEM. Other parts of the text are not sent to Envoys. Fails if there are none,
+/// or Envoy could not verify with one: it would refuse all of them.
 pub(crate) fn authorities(text: &str) -> Result<Authorities, String> {
     let expected = || "ca.crt: expected certificates in PEM".to_owned();
     let mut known = BTreeSet::new();
@@ -60,7 +55,7 @@ pub(crate) fn authorities(text: &str) -> Result<Authorities, String> {
     Ok(Authorities::of_pem(&pem))
 }
 
-/// In the form of RFC 7468.
+/// Writes a certificate in the form of RFC 7468.
 fn write_pem(pem: &mut String, certificate: &CertificateDer<'_>) {
     pem.push_str("-----BEGIN CERTIFICATE-----\n");
     for (index, character) in STANDARD.encode(certificate).chars().enumerate() {

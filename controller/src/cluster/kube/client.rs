@@ -1,5 +1,5 @@
-//! The client of the API server. It is put together here because kube's own does not notice a dead connection while a
-//! watch is silent, and logs each failure.
+//! Our client of the API server. kube's own does not notice a dead connection while a watch is silent, and logs each
+//! failure.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,7 +16,6 @@ use tower::retry::RetryLayer;
 
 use super::reach::ApiReachability;
 
-/// Why there is no way to reach an API server.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
     #[error("{file}: {source}")]
@@ -33,22 +32,18 @@ pub(crate) enum ConnectError {
 /// Our field manager in server-side applies.
 pub(crate) const FIELD_MANAGER: &str = "limpet";
 
-/// How long a connection may be silent before it is probed, and how often it is probed before it counts as dead.
+/// Silence before a probe, time between probes, and probes until a connection is dead.
 const KEEP_ALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 3);
-/// As long as the API server lets a request last that is no watch.
+/// As long as the API server lets a request last, except for watches.
 const ANSWER: Duration = Duration::from_secs(60);
 
-/// A client, and the address of the API server that it asks.
 pub(crate) struct ApiConnection {
     pub(crate) client: Client,
     pub(crate) address: String,
 }
 
 /// Makes a client from the given kubeconfig, else from `KUBECONFIG`, else from `~/.kube/config`, else from the service
-/// account.
-///
-/// # Errors
-/// If nothing says how to reach an API server. Whether one answers is not checked.
+/// account. Fails without any of them; whether the API server answers is not checked.
 pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<ApiConnection, ConnectError> {
     let config = match kubeconfig {
         Some(file) => {
@@ -69,7 +64,7 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<ApiConnection, 
 
 fn client(config: Config, address: &str) -> Result<Client, kube::Error> {
     if config.proxy_url.is_some() {
-        // It says that proxies are not supported.
+        // Its error says that proxies are not supported.
         return Client::try_from(config);
     }
     let mut connector = HttpConnector::new();

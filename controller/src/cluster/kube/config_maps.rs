@@ -1,5 +1,3 @@
-//! The ConfigMaps with the authorities of backends.
-
 use std::collections::BTreeSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -13,7 +11,6 @@ use super::update::{StoreUpdate, UpdateSender};
 use limpet_api::{BackendRef, Kind, Meta, ObjectName, ParentRef};
 use limpet_model::{Authorities, Objects};
 
-/// What is read of a ConfigMap.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct RawConfigMap {
@@ -30,7 +27,6 @@ struct ConfigMapData {
 
 dynamic_resource!(RawConfigMap);
 
-/// Watches one ConfigMap, until the receiver of updates is gone.
 pub(super) async fn watch(client: Client, name: ObjectName, updates: UpdateSender) {
     let update = |found: ObservedObject<RawConfigMap>| {
         let found = match found {
@@ -49,8 +45,8 @@ pub(super) fn read(config_map: &RawConfigMap) -> Result<Authorities, String> {
     certificate::authorities(text.ok_or("expected data.ca.crt")?)
 }
 
-/// The ConfigMaps that policies name whose targets the routes of our Gateways lead to, each with the policy. `led_to`:
-/// what these routes lead to, which is found out if it is not known.
+/// The ConfigMaps of policies for targets of our Gateways' routes, each with its policy. `led_to`: these targets,
+/// filled in if unknown.
 pub(super) fn referenced<'a>(
     objects: &'a Objects,
     controller: &str,
@@ -80,7 +76,7 @@ pub(super) fn referenced<'a>(
     names.collect()
 }
 
-/// What routes lead to that name a Gateway of ours as their parent.
+/// The targets of routes that have a Gateway of ours as their parent.
 fn backends(objects: &Objects, controller: &str) -> BTreeSet<(Kind, ObjectName)> {
     let is_ours = |class: &str| {
         let class = objects.gateway_classes.get(class);

@@ -16,13 +16,12 @@ use limpet_model::endpoints::EndpointSlice;
 use limpet_model::{MANAGED_BY, SessionPolicyKind, reads_annotation};
 use limpet_outputs::istio::PERSISTENT_SESSION;
 
-/// An object as the store takes it.
 #[derive(Debug)]
 pub(crate) struct DecodedObject {
     pub(super) name: ObjectName,
     pub(super) uid: String,
     pub(super) version: String,
-    /// If we write statuses of its kind.
+    /// For kinds whose statuses we write.
     pub(super) status: Option<ObservedStatus>,
     pub(super) content: ObjectContent,
 }
@@ -38,7 +37,7 @@ pub(super) enum ObjectContent {
     SessionPolicy(SessionPolicyKind, Object<SessionPolicySpec>),
     XBackend(Object<XBackendSpec>),
     BackendTlsPolicy(Object<BackendTlsPolicySpec>),
-    /// Much larger than the others.
+    /// Boxed, because it is much larger than the others.
     EnvoyDeployment(Box<Object<EnvoyDeploymentSpec>>),
     IngressRoute(Object<IngressRouteSpec>),
     CertificateDelegation(Object<CertificateDelegationSpec>),
@@ -46,22 +45,19 @@ pub(super) enum ObjectContent {
     Slice(EndpointSlice),
 }
 
-/// How objects of a kind are read.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum KindForm {
-    /// Ports and endpoints, as [`super::slice`] reads them.
+    /// Ports and endpoints, see [`super::slice`].
     Slice,
     Item(ItemForm),
 }
 
-/// How what a watch brings as a [`WatchItem`] is read.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ItemForm {
-    /// Only the labels matter of a Namespace.
+    /// Of a Namespace, only the labels.
     Labels,
-    /// The metadata and the spec.
     Spec(fn(&Value) -> ObjectContent),
-    /// Of a Service also where its load balancer can be reached, which is in its status.
+    /// Also where its load balancer can be reached, from its status.
     Service,
 }
 
@@ -90,11 +86,11 @@ pub(super) fn form(kind: Kind) -> KindForm {
     KindForm::Item(ItemForm::Spec(spec))
 }
 
-/// Reads an object. `controller` is our `controllerName`: entries under it are our part of the status.
+/// Reads an object. `controller`: our `controllerName`, whose entries are our part of the status.
 pub(super) fn entry(kind: Kind, form: ItemForm, item: WatchItem, controller: &str) -> DecodedObject {
     let mut meta = item.metadata;
     if kind == Kind::IngressRoute {
-        // Where the definition has no /status, each write of a status makes another one of the same object.
+        // Without /status in the definition, each write of a status increments it.
         meta.generation = None;
     }
     DecodedObject {
@@ -117,7 +113,6 @@ pub(super) fn entry(kind: Kind, form: ItemForm, item: WatchItem, controller: &st
     }
 }
 
-/// Metadata and spec.
 fn with_spec(kind: Kind, meta: ObjectMeta, spec: Option<Value>) -> Value {
     let pruned = pruned(kind, &meta, spec.as_ref());
     let mut meta = ours(meta);
@@ -137,8 +132,7 @@ fn ingress(status: &Value) -> Vec<Ingress> {
     all.and_then(Result::ok).unwrap_or_default()
 }
 
-/// The metadata that is read. The rest is dropped to save memory: objects of a namespace could fill it with
-/// annotations, which may have 256 KiB each.
+/// Drops unread metadata, because a namespace could fill memory with annotations of 256 KiB in each object.
 fn ours(mut meta: ObjectMeta) -> Value {
     meta.managed_fields = None;
     meta.owner_references = None;
@@ -152,7 +146,6 @@ fn ours(mut meta: ObjectMeta) -> Value {
 }
 
 impl ObjectContent {
-    /// Why the object could not be read.
     pub(super) fn malformed(&self) -> Option<&DecodeError> {
         match self {
             Self::GatewayClass(object) => object.malformed.as_ref(),
@@ -178,7 +171,7 @@ mod tests {
 
     use super::*;
 
-    /// They may have 256 KiB in each object.
+    /// Annotations may have 256 KiB in each object.
     #[test]
     fn annotations_that_are_not_read_took_memory() {
         let read = [

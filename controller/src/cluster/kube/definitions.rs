@@ -18,8 +18,8 @@ use super::named_object::is_forbidden;
 use crate::cluster::timer::at;
 use limpet_api::Kind;
 
-/// How long after a change to ask. A definition is there before the API server serves its kind, and is gone before it
-/// stops, so one answer is not enough.
+/// When to ask after a change. A definition exists before its kind is served, and is gone before that ends, so one
+/// answer is not enough.
 const ASKS: [Duration; 4] = [
     Duration::from_millis(200),
     Duration::from_secs(1),
@@ -29,15 +29,14 @@ const ASKS: [Duration; 4] = [
 /// How often to ask without the right to watch definitions.
 const SLOW: Duration = Duration::from_secs(30);
 
-/// What is read of definitions: their schemas may have megabytes.
+/// A definition without its schemas, which may have megabytes.
 type PartialDefinition = PartialObjectMeta<CustomResourceDefinition>;
 
-/// The definitions of the kinds that are read.
 pub(super) struct Definitions {
     events: BoxStream<'static, watcher::Result<watcher::Event<PartialDefinition>>>,
     schedule: Schedule,
     backoff: Backoff,
-    /// When to go on with the watch after a failure.
+    /// When to continue the watch after a failure.
     paused_until: Option<Instant>,
 }
 
@@ -52,7 +51,6 @@ impl Definitions {
         }
     }
 
-    /// Waits until it is time to ask which kinds are served.
     pub(super) async fn changed(&mut self) {
         loop {
             let (paused, due) = (self.paused_until, self.schedule.request_due());
@@ -99,7 +97,7 @@ impl Definitions {
     }
 }
 
-/// The next event; a stream that has ended has none.
+/// Never resolves for a stream that has ended.
 async fn next<S: Stream + ?Sized>(mut events: Pin<&mut S>) -> S::Item {
     match events.next().await {
         Some(event) => event,
@@ -114,10 +112,9 @@ fn is_read(name: &str) -> bool {
     defined.any(|kind| Some(kind.group()) == group)
 }
 
-/// When to ask. Pure.
 #[derive(Debug, Default)]
 struct Schedule {
-    /// When something changed, and how often was asked since.
+    /// When something changed, and how often it asked since.
     change: Option<(Instant, usize)>,
     /// When to ask if nothing changes.
     regular_due: Option<Instant>,
@@ -159,7 +156,7 @@ impl Schedule {
 mod tests {
     use super::*;
 
-    /// When is asked in two minutes, in milliseconds after `start`.
+    /// The times of questions within two minutes, in milliseconds after `start`.
     fn asks(schedule: &mut Schedule, start: Instant) -> Vec<u128> {
         let mut asks = Vec::new();
         while let Some(due) = schedule

@@ -5,10 +5,7 @@ use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, Error};
 use serde::de::DeserializeOwned;
 
-/// Deletes this object, and no other one that has its name by now. Returns whether it was there.
-///
-/// # Errors
-/// If the API server does not do it.
+/// Deletes this object, but no later one of its name. Returns whether it existed.
 pub(crate) async fn delete<K>(api: &Api<K>, object: &ObjectMeta) -> Result<bool, Error>
 where
     K: Clone + Debug + DeserializeOwned,
@@ -20,7 +17,7 @@ where
     let params = DeleteParams::default().preconditions(same);
     match api.delete(object.name.as_deref().unwrap_or_default(), &params).await {
         Ok(_) => Ok(true),
-        // It is gone, or the one of this name is another one.
+        // Gone, or replaced by another one of the name.
         Err(Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(false),
         Err(error) => Err(error),
     }

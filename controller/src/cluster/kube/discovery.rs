@@ -7,14 +7,11 @@ use limpet_api::Kind;
 
 use super::kind::KindExt as _;
 
-/// The served kinds, each in the best version that can be read. `None`: only in other versions, where it matters
-/// ([`KindExt::must_be_read`]).
+/// The served kinds, each in its best readable version. `None`: no readable version of a kind that [must be
+/// read](KindExt::must_be_read).
 pub(super) type ServedKinds = BTreeMap<Kind, Option<ApiResource>>;
 
-/// Asks which kinds the API server serves.
-///
-/// # Errors
-/// If the API server does not answer, or not well. Then nothing is known, and no kind counts as gone.
+/// Asks the API server for its kinds. After an error, nothing is known, and no kind counts as gone.
 pub(super) async fn discover(client: &Client) -> Result<ServedKinds, Error> {
     let mut served = ServedKinds::new();
     for kind in Kind::ALL {
@@ -44,23 +41,22 @@ pub(super) async fn discover(client: &Client) -> Result<ServedKinds, Error> {
     Ok(served)
 }
 
-/// Whether any kind of the group that comes from a CRD can be read in this version.
+/// Whether any of the group's kinds with CRDs can be read in this version.
 fn is_readable(group: &str, version: &str) -> bool {
     let mut kinds = Kind::ALL.into_iter().filter(|kind| kind.built_in().is_none());
     kinds.any(|kind| kind.group() == group && kind.versions().contains(&version))
 }
 
-/// Whether it matters which kinds this version has.
 fn is_needed(served: &ServedKinds, group: &str, version: &str) -> bool {
     let mut awaited = Kind::ALL.into_iter().filter(|kind| !served.contains_key(kind));
     is_readable(group, version) || awaited.any(|kind| kind.group() == group && kind.must_be_read())
 }
 
-/// Adds the kinds of a version, except those that are already there in a better one.
+/// Adds the kinds of a version, except those that already have a better one.
 fn add(served: &mut ServedKinds, group: &str, version: &str, list: &APIResourceList) {
     let rank = |kind: Kind, version: &str| kind.versions().iter().position(|known| *known == version);
     for offered in &list.resources {
-        // `gateways/status` and the like are of the same kind.
+        // Without subresources, such as `gateways/status`.
         let Some(kind) = Kind::find(group, &offered.kind).filter(|_| !offered.name.contains('/')) else {
             continue;
         };

@@ -10,20 +10,18 @@ use super::named_object::is_forbidden;
 use super::update::{StoreUpdate, UpdateSender};
 use limpet_api::ObjectName;
 
-/// How many seconds a watch lasts before it is restarted where it ended, as in client-go.
+/// Seconds of a watch before it is restarted where it ended, as in client-go.
 const WATCH_SECONDS: Range<u32> = 300..600;
 
-/// Another time for each watch, so that they do not all begin again at once.
+/// Random, so that watches do not all restart at once.
 pub(super) fn watch_seconds() -> u32 {
     let Range { start, end } = WATCH_SECONDS;
     start + getrandom::u32().unwrap_or_default() % (end - start)
 }
 
-/// What becomes of what a watch brings.
 pub(super) trait WatchDecoder<T> {
     type Entry;
 
-    /// The kind, for logs.
     fn kind(&self) -> &'static str;
 
     /// `None`: nothing is kept of it.
@@ -35,18 +33,18 @@ pub(super) trait WatchDecoder<T> {
 
     fn deleted(&self, name: ObjectName) -> StoreUpdate;
 
-    /// If there is anything to tell when the right to watch is missing.
+    /// The update, if any, when the right to watch is missing.
     fn refused(&self) -> Option<StoreUpdate> {
         None
     }
 
-    /// What it means that nothing can be watched.
+    /// The consequence of a failed watch, for logs.
     fn meaning(&self) -> &'static str {
         "what was read last stays in use"
     }
 }
 
-/// Passes on what a watch of a namespace brings, or of all of them, until the receiver of updates is gone.
+/// Sends updates of a watch of a namespace, or of all, until their receiver is gone.
 pub(super) async fn follow<T, R, S>(events: S, namespace: Option<&str>, updates: &UpdateSender, reading: R)
 where
     T: Resource,

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::levels::{self, LEVELS};
 
-/// An object as a watch brings it. It is decoded later, so that one that cannot be decoded does not stop the watch.
+/// An object of a watch. It is decoded later, so that one that cannot be decoded does not stop the watch.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct WatchItem {
@@ -23,7 +23,7 @@ fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D:
     ObjectMeta::deserialize(metadata).map_err(D::Error::custom)
 }
 
-/// In place of a `spec` that could not be read as a whole, there is a text, which no kind takes for its `spec`.
+/// In place of a `spec` that is too deep, a text, which no kind takes for its `spec`.
 fn spec<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Ok(Some(match levels::read(deserializer)? {
         (spec, true) => spec,
@@ -35,8 +35,8 @@ fn status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error>
     levels::read(deserializer).map(|(status, _)| status)
 }
 
-/// Implements `kube::Resource` for a type with `metadata`, with the names that discovery found. Debug shows only the
-/// object's name, since the rest may be secret.
+/// Implements `kube::Resource` for a type with `metadata`, with the names from discovery. Debug shows only the object's
+/// name, since the rest may be secret.
 macro_rules! dynamic_resource {
     ($item:ty) => {
         impl std::fmt::Debug for $item {

@@ -3,25 +3,23 @@ use limpet_api::Kind;
 /// The kinds without which there is nothing to serve.
 pub(super) const REQUIRED: [Kind; 3] = [Kind::Gateway, Kind::GatewayClass, Kind::HttpRoute];
 
-/// The versions of a kind that can be read, the best first.
 pub(crate) fn versions(kind: Kind) -> &'static [&'static str] {
     kind.versions()
 }
 
-/// How a kind's objects are asked for.
 pub(super) trait KindExt {
-    /// The versions that can be read, the best first.
+    /// The readable versions, the best first.
     fn versions(self) -> &'static [&'static str];
 
-    /// The plural of a kind of the API server itself; the others come and go with their CRDs, which tell the plural.
+    /// The plural of a kind without a CRD. CRDs have their own plural.
     fn built_in(self) -> Option<&'static str>;
 
-    /// Whether its objects must not count as absent if the API server has them only in other versions. What a policy
-    /// for TLS targets would go in plain text.
+    /// Whether its objects must not count as absent while they are served only in other versions: targets of a policy
+    /// for TLS would get plain text.
     fn must_be_read(self) -> bool;
 
-    /// How many objects are listed at once: an EndpointSlice has up to 1,000 endpoints, so few of them are held in the
-    /// API's own form.
+    /// Objects in one page of a list. EndpointSlices have up to 1,000 endpoints, so few of them are held in the API's
+    /// own form.
     fn page_size(self) -> u32;
 }
 

@@ -1,18 +1,14 @@
-//! JSON of any depth. A reader of JSON gives up at 128 levels, and with one object it gives up the list that has it. So
-//! what is deeper than any object of use is skipped, which no reader has a limit for.
+//! JSON of any depth. A reader gives up at 128 levels, and with one object it gives up its whole list. So deeper parts
+//! than any useful object has are skipped, which has no limit.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// How many levels are read.
 pub(super) const LEVELS: usize = 64;
 
-/// Reads a value as far as [`LEVELS`]. Returns it, and whether that is all.
-///
-/// # Errors
-/// If it is no JSON.
+/// Reads a value as far as [`LEVELS`]. Returns whether that is all.
 pub(super) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(Value, bool), D::Error> {
     let mut is_all = true;
     let value = LevelLimit {
@@ -23,7 +19,7 @@ pub(super) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(Value,
     Ok((value, is_all))
 }
 
-/// A part of a value, of which so many levels are read.
+/// A part of a value, limited to this depth.
 struct LevelLimit<'a> {
     remaining: usize,
     is_all: &'a mut bool,

@@ -1,4 +1,4 @@
-//! Reads what is there once, with the user's rights.
+//! Lists objects once, with the user's rights.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,6 @@ use super::update::StoreUpdate;
 use super::watch;
 use limpet_api::Kind;
 
-/// Lists the objects of a cluster.
 pub(crate) struct Lists {
     client: Client,
     served: ServedKinds,
@@ -27,18 +26,15 @@ pub(crate) struct Lists {
     controller: Arc<str>,
 }
 
-/// Why not all objects of a kind are known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ListError {
-    /// The API server's words, which name the right that is missing.
+    /// The API server's words, which name the missing right.
     pub(crate) message: String,
     /// The namespaces whose objects are known anyway.
     pub(crate) listed_namespaces: BTreeSet<String>,
 }
 
 impl Lists {
-    /// # Errors
-    /// If the API server does not say which kinds it serves.
     pub(crate) async fn new(client: &Client, controller: &str) -> Result<Self, Error> {
         Ok(Self {
             client: client.clone(),
@@ -47,11 +43,7 @@ impl Lists {
         })
     }
 
-    /// Lists all objects of a kind into the store; where the right to list them in all namespaces is missing, only in
-    /// `namespaces`.
-    ///
-    /// # Errors
-    /// If the API server does not answer.
+    /// Lists all objects of a kind into the store; without the right for all namespaces, only in `namespaces`.
     pub(crate) async fn read(
         &self,
         kind: Kind,

@@ -1,20 +1,17 @@
 //! Objects from the API server.
 //!
 //! - `discovery`: which kinds are served, and in which versions. `definitions`: when to ask again.
-//! - `watch`: one watch for each kind (and namespace), which continues whatever happens. It decodes objects one by one,
-//!   so that one that cannot be read is reported as malformed and affects no other. `follow`: goes on after failures.
-//! - `named_object`: follows one object by its name. `secrets`, `config_maps` and `nodes`: one such watch for each
-//!   Secret that a listener or a host of Contour's names, for each ConfigMap that a policy for TLS names, and for each
-//!   Node whose address a Gateway has. `references`: which ones these are.
+//! - `watch`: one watch for each kind (and namespace). It decodes objects one by one, so that one that cannot be read
+//!   is reported as malformed and affects no other. `follow`: continues after failures.
+//! - `named_object`: follows one object by its name. `secrets`, `config_maps`, `nodes`: such watches of each object
+//!   that others name, as `references` finds them.
 //! - `pods`: a watch of the metadata of pods, which may be refused. `pod`: what is kept of them.
-//! - `lists`: what is there once, for commands that do not stay.
-//! - [`Store`]: what the API server has now. Only watches write to it, by [`StoreUpdate`]s, so it needs no locks.
-//! - `client`, `reach`: the way to the API server. `backoff`: how long to wait after a failure.
-//! - `own_status`: which part of a status is ours. `pruned`: which fields the API server leaves out of an object.
-//! - `zeroizing_secret`: a Secret in memory. `delete`: deletes an object that was seen. `levels`: reads JSON of any
-//!   depth, `truncated_object`: into an object of any kind.
-//!
-//! Definitions are watched only to know when to ask for the kinds: one is there before its objects can be listed.
+//! - `lists`: one read, for commands.
+//! - [`Store`]: the present state. Only watches write to it, by [`StoreUpdate`]s, so it needs no locks.
+//! - `client`, `reach`: the way to the API server. `backoff`: waits after failures.
+//! - `own_status`: our part of a status. `pruned`: fields that the API server leaves out.
+//! - `zeroizing_secret`: a Secret in memory. `delete`: deletes an object that was seen. `levels`, `truncated_object`:
+//!   JSON of any depth.
 //!
 //! The store is our own: the reflector of kube keeps objects in the form of the API, needs a type that every object
 //! fits, and cannot tell whether an update changed anything that we read.

@@ -1,5 +1,4 @@
-//! Follows one object by its name. RBAC can grant `list` and `watch` for a single name, but not for what another
-//! selector would choose.
+//! Follows one object by its name. RBAC can grant `list` and `watch` for a name, but for no other selector.
 
 use std::fmt::Debug;
 use std::pin::pin;
@@ -18,11 +17,10 @@ use super::backoff::Backoff;
 use super::update::{StoreUpdate, UpdateSender};
 use limpet_api::ObjectName;
 
-/// The object as it is now (`None`: it does not exist), or the API server's message if the right to read it is missing.
+/// `Ok(None)`: it does not exist. `Err`: the API server's message if the right to read it is missing.
 pub(crate) type ObservedObject<K> = Result<Option<K>, String>;
 
-/// Yields every state of the object. The stream retries after every error and does not end; the only error that it
-/// yields is a missing right.
+/// Yields every state of the object, without end. Retries after errors, and yields only that a right is missing.
 pub(crate) fn follow<K>(
     api: Api<K>,
     kind: &'static str,
@@ -47,7 +45,7 @@ where
     })
 }
 
-/// Follows an object of the core group until the receiver of updates is gone. `kind` is its kind and its plural.
+/// Follows an object of the core group. `kind`: its kind and plural.
 pub(super) async fn send<K>(
     client: Client,
     (kind, plural): (&'static str, &str),
@@ -82,7 +80,7 @@ pub(super) async fn send<K>(
     }
 }
 
-/// How long a watch that is refused takes at most to say so.
+/// How long the API server takes at most to refuse a watch.
 const SETTLES: Duration = Duration::from_secs(1);
 
 struct ObjectFollower<K> {
@@ -107,8 +105,7 @@ where
             if std::mem::take(&mut self.failed) {
                 self.backoff.wait().await;
                 if self.forbidden {
-                    // A watch that is permitted after it was refused tells nothing until something changes. A list
-                    // does.
+                    // A watch that is permitted after it was refused is silent until something changes. A list is not.
                     self.changes = watch_object(self.api.clone(), &self.name).boxed();
                 }
             }
@@ -135,7 +132,7 @@ where
         }
     }
 
-    /// The next state. The right to list may be there without that to watch, which is refused after the list.
+    /// The next state. The right to list may exist without the right to watch, which is refused after the list.
     async fn change(&mut self) -> Option<watcher::Result<Option<K>>> {
         let change = self.changes.next().await?;
         if self.forbidden
@@ -152,13 +149,12 @@ pub(super) fn is_forbidden(error: &watcher::Error) -> bool {
     status_of(error).is_some_and(Status::is_forbidden)
 }
 
-/// Whether the request itself is wrong, as for an object whose name no selector can have.
+/// Whether the request itself is wrong, such as a name that no selector can have.
 fn is_bad(error: &watcher::Error) -> bool {
     const BAD_REQUEST: u16 = 400;
     status_of(error).is_some_and(|status| status.code == BAD_REQUEST)
 }
 
-/// What the API server said.
 fn status_of(error: &watcher::Error) -> Option<&Status> {
     match error {
         watcher::Error::InitialListFailed(Error::Api(status))

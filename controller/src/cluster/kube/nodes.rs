@@ -1,4 +1,4 @@
-//! The nodes with Envoys whose Service has the type `NodePort`.
+//! The nodes of Envoys whose Service has the type `NodePort`.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,6 @@ use super::update::{StoreUpdate, UpdateSender};
 use limpet_api::ObjectName;
 use limpet_model::{Objects, is_node_port};
 
-/// What is read of a Node.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct RawNode {
@@ -36,7 +35,6 @@ struct NodeAddress {
 
 dynamic_resource!(RawNode);
 
-/// Watches one Node, until the receiver of updates is gone.
 pub(super) async fn watch(client: Client, name: ObjectName, updates: UpdateSender) {
     let update = |found: ObservedObject<RawNode>| {
         let found = match found {
@@ -50,7 +48,7 @@ pub(super) async fn watch(client: Client, name: ObjectName, updates: UpdateSende
     named_object::send(client, ("Node", "nodes"), &name, &updates, update).await;
 }
 
-/// Its addresses from outside of the cluster, or else those inside.
+/// The external addresses, else the internal ones.
 fn addresses(node: &RawNode) -> Vec<String> {
     let of = |kind: &str| {
         let all = node.status.addresses.iter();
@@ -65,7 +63,6 @@ fn addresses(node: &RawNode) -> Vec<String> {
     }
 }
 
-/// The nodes that count for the addresses of Gateways.
 pub(super) fn referenced(objects: &Objects) -> BTreeSet<ObjectName> {
     let by_node = objects.readiness.iter().filter(|(service, _)| {
         let service = objects.services.get(*service);

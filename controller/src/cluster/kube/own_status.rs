@@ -1,4 +1,4 @@
-//! Which part of an object's status is ours, and the digest by which it is compared.
+//! Our part of an object's status, and the digest by which it is compared.
 
 use std::fmt;
 
@@ -7,13 +7,13 @@ use sha2::{Digest as _, Sha256};
 
 use limpet_api::Kind;
 
-/// The conditions of GatewayClasses and Gateways that are ours. Others may belong to other controllers.
+/// Our conditions of GatewayClasses and Gateways. Others may belong to other controllers.
 const OWN_CONDITIONS: [&str; 3] = ["Accepted", "Programmed", "SupportedVersion"];
 
-/// What is ours in the status of an `IngressRoute`: its state, and the reason in words.
+/// Our fields in the status of an `IngressRoute`.
 pub(crate) const CONTOUR_FIELDS: [&str; 2] = ["currentStatus", "description"];
 
-/// Parts of statuses that differ only in times and order have equal digests.
+/// Equal for parts of statuses that differ only in times and order.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StatusDigest([u8; 16]);
 
@@ -27,7 +27,7 @@ impl StatusDigest {
         Self(digest)
     }
 
-    /// The digest of a status in which nothing is ours.
+    /// The digest if nothing is ours.
     pub(crate) fn of_nothing() -> Self {
         of_parts(std::iter::empty())
     }
@@ -48,14 +48,14 @@ impl fmt::Debug for StatusDigest {
 /// The list in a status in which each controller has its own entries.
 pub(crate) struct EntryList {
     pub(crate) name: &'static str,
-    /// The field of an entry that names the parent or ancestor.
+    /// The field that names the parent or ancestor.
     pub(crate) reference: &'static str,
-    /// How many entries the definition allows.
+    /// As many as the definition allows.
     pub(crate) max_entries: usize,
 }
 
 impl EntryList {
-    /// `None`: statuses of the kind have no such list.
+    /// `None`: no such list.
     pub(crate) fn of(kind: Kind) -> Option<Self> {
         let list = |name, reference, max_entries| EntryList {
             name,
@@ -81,14 +81,12 @@ impl EntryList {
     }
 }
 
-/// What is known of a status, without keeping it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ObservedStatus {
     /// Whether none was written yet.
     pub(crate) is_absent: bool,
-    /// The digest of our part.
     pub(crate) ours: StatusDigest,
-    /// The same without the addresses of a Gateway, which may be another writer's.
+    /// Without the addresses of a Gateway, which may be another writer's.
     pub(crate) without_addresses: StatusDigest,
 }
 
@@ -112,7 +110,7 @@ impl ObservedStatus {
     }
 }
 
-/// The digest of our part of a status; `None` for kinds whose status we never write.
+/// The digest of our part; `None` for kinds whose status we never write.
 pub(crate) fn status_digest(kind: Kind, status: &Value, controller: &str) -> Option<StatusDigest> {
     let ours: Vec<&Value> = match (kind, EntryList::of(kind)) {
         (_, Some(list)) => items(status, list.name)
@@ -139,18 +137,17 @@ pub(crate) fn is_own_entry(entry: &Value, controller: &str) -> bool {
     entry["controllerName"] == controller
 }
 
-/// Of a GatewayClass or a Gateway.
 pub(crate) fn is_own_condition(condition: &Value) -> bool {
     OWN_CONDITIONS.iter().any(|own| condition["type"] == *own)
 }
 
-/// The items of a list in an object; nothing if there is no such list.
+/// The items of a list; none without a list.
 pub(crate) fn items<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
     value.get(name).and_then(Value::as_array).into_iter().flatten()
 }
 
 fn of_parts<'a>(parts: impl Iterator<Item = &'a Value>) -> StatusDigest {
-    // The order of entries does not count: other controllers' entries stand between ours.
+    // In any order: other controllers' entries stand between ours.
     let mut parts: Vec<[u8; 16]> = parts.map(|part| StatusDigest::of(&canonical(part)).0).collect();
     parts.sort_unstable();
     StatusDigest::of(&parts.concat())
@@ -167,7 +164,7 @@ fn canonical(value: &Value) -> Vec<u8> {
                     .filter(|(name, _)| *name != "lastTransitionTime")
                     .collect();
                 names.sort_unstable_by_key(|(name, _)| *name);
-                // As pairs: the order in a map depends on serde_json's features.
+                // Pairs, because the order in a map depends on serde_json's features.
                 names
                     .into_iter()
                     .map(|(name, value)| json!([name, sorted(value)]))

@@ -1,4 +1,4 @@
-//! What is kept of pods. Only their metadata are read, because a cluster has many, and of most nothing is kept.
+//! What is kept of pods. Only metadata are read, because a cluster has many pods, and of most nothing is kept.
 
 use std::sync::Arc;
 
@@ -10,28 +10,24 @@ use super::client::FIELD_MANAGER;
 use limpet_core::time::Timestamp;
 use limpet_model::endpoints::{DRAIN, SliceEndpoint};
 
-/// The annotation by which a `ReplicaSet` chooses the pods that it deletes first.
+/// `ReplicaSet`s delete pods of a lower cost first.
 pub(crate) const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// The longest name of a field manager that the API server takes, in bytes.
+/// The most bytes that the API server allows.
 const FIELD_MANAGER_LIMIT: usize = 128;
 
-/// What is read of a pod.
 pub(super) type RawPod = PartialObjectMeta<Pod>;
 
-/// What is kept of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PodMeta {
     uid: Arc<str>,
-    /// Whether its annotation says that it drains.
+    /// Whether it has the drain annotation.
     drains: bool,
-    /// Whether it is being deleted.
     ends: bool,
-    /// What it costs to delete it, as its annotation says.
     deletion_cost: Option<DeletionCost>,
 }
 
-/// What it costs to delete a pod, as its annotation says.
+/// The value of a pod's annotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DeletionCost {
     pub(crate) value: i32,
@@ -39,16 +35,14 @@ pub(crate) struct DeletionCost {
     pub(crate) written: Option<Timestamp>,
 }
 
-/// What is known of a pod's deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PodDeletion {
-    /// It is being deleted.
     Begun,
     Costs(DeletionCost),
 }
 
 impl PodMeta {
-    /// `writer` is who writes costs of ours ([`writer_of_costs`]). `None`: there is nothing to keep.
+    /// `writer`: see [`writer_of_costs`]. `None`: nothing to keep.
     pub(crate) fn read(pod: &RawPod, writer: &str) -> Option<Self> {
         let meta = &pod.metadata;
         let annotation = |name: &str| meta.annotations.as_ref()?.get(name);
@@ -67,7 +61,6 @@ impl PodMeta {
         says_anything.then_some(read)
     }
 
-    /// What is known of its deletion; `None`: nothing.
     pub(super) fn deletion(&self) -> Option<PodDeletion> {
         if self.ends {
             return Some(PodDeletion::Begun);
@@ -80,15 +73,15 @@ impl PodMeta {
         self.drains.then_some(&*self.uid)
     }
 
-    /// Whether the endpoint of a pod of this name drains. Another pod may have had the name before.
+    /// Whether this endpoint drains. Another pod may have had the name before.
     pub(super) fn drains(&self, endpoint: &SliceEndpoint) -> bool {
         let is_same = endpoint.owner.as_ref().is_none_or(|owner| *owner == self.uid);
         self.drains && is_same
     }
 }
 
-/// The field manager of what a controller of this name writes of costs. Another controller of the cluster may lead to
-/// the same pods, and must not take its costs away.
+/// The field manager of costs. It names the controller, because another one may route to the same pods, and must not
+/// remove our costs.
 pub(crate) fn writer_of_costs(controller: &str) -> String {
     let mut writer = format!("{FIELD_MANAGER}:{controller}");
     let end = (0..=FIELD_MANAGER_LIMIT)
@@ -98,8 +91,7 @@ pub(crate) fn writer_of_costs(controller: &str) -> String {
     writer
 }
 
-/// When a replica of this controller wrote the cost; `None`: another writer did. The API server keeps the last writer
-/// of a field.
+/// When a replica of this controller wrote the cost; `None`: another writer did. `managedFields` has the last writer.
 fn written(meta: &ObjectMeta, ours: &str) -> Option<Timestamp> {
     let is_of_cost = |fields: &serde_json::Value| {
         let metadata = fields.get("f:metadata");
@@ -146,7 +138,7 @@ mod tests {
             ends: false,
             deletion_cost: None,
         };
-        // Whatever the value is: who wrote it wanted the pod to drain.
+        // Any value: its writer wanted the pod to drain.
         for value in ["2026-11-23T06:00:00Z", "", "false"] {
             let drains = PodMeta {
                 drains: true,

@@ -8,8 +8,7 @@ use super::pod::{PodMeta, RawPod, writer_of_costs};
 use super::update::{StoreUpdate, UpdateSender};
 use limpet_api::ObjectName;
 
-/// Watches the pods of a namespace, or of all of them, until the receiver of updates is gone. `controller` is the name
-/// of this one.
+/// Watches pods. `controller`: our name. `namespace`: `None` for all.
 pub(super) async fn watch(client: Client, controller: Arc<str>, namespace: Option<Arc<str>>, updates: UpdateSender) {
     let api: Api<RawPod> = match &namespace {
         Some(namespace) => Api::namespaced(client, namespace),
@@ -23,9 +22,7 @@ pub(super) async fn watch(client: Client, controller: Arc<str>, namespace: Optio
 }
 
 struct PodReader {
-    /// `None`: all of them.
     namespace: Option<Arc<str>>,
-    /// The writer of our costs.
     writer: String,
 }
 

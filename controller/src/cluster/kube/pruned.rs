@@ -1,5 +1,5 @@
-//! What the API server leaves out of an object because the definition of its kind has changed. The metadata still tells
-//! each field's writer, and what kubectl applied last.
+//! Fields that the API server leaves out because the definition has changed. The metadata still has each field's
+//! writer, and what kubectl applied last.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,11 @@ use serde_json::Value;
 use limpet_api::Kind;
 use limpet_model::{PRUNED_LIFETIME, PRUNED_NAME};
 
-/// What kubectl keeps a whole copy of the object in.
+/// The annotation with kubectl's copy of the whole object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The fields of a session policy that it had when it was written and has no more, with their values where kubectl
-/// applied them last and no other change came since. A policy that has the newer shape has been written since, so
-/// nothing is missing.
+/// The fields that a session policy had when it was written and lacks now, with their values if kubectl applied them
+/// last and no other change came since. A policy of the newer shape was written since, so it lacks nothing.
 pub(crate) fn pruned(kind: Kind, meta: &ObjectMeta, spec: Option<&Value>) -> BTreeMap<String, Option<String>> {
     let persistence = spec.and_then(|spec| spec.get("sessionPersistence"));
     let Some(persistence) = persistence.filter(|_| kind == Kind::XBackendTrafficPolicy) else {
@@ -94,7 +93,7 @@ mod tests {
         object["metadata"]["annotations"] = json!({LAST_APPLIED: applied});
         let known = [("sessionName", Some("shop")), ("cookieConfig.lifetimeType", None)];
         assert_eq!(of(kind, &object), names(&known));
-        // What somebody has written in another way is not what was applied.
+        // Not applied, but written in another way.
         object["metadata"]["managedFields"][0]["manager"] = json!("kubectl-edit");
         object["metadata"]["managedFields"][0]["operation"] = json!("Update");
         assert_eq!(of(kind, &object), names(&unknown));
@@ -102,14 +101,14 @@ mod tests {
         applying["f:metadata"] = json!({"f:annotations": {format!("f:{LAST_APPLIED}"): {}}});
         object["metadata"]["managedFields"][0]["fieldsV1"] = applying;
         assert_eq!(of(kind, &object), names(&known));
-        // It is still there, or nobody ever wrote it.
+        // It is still there, or was never written.
         object["spec"]["sessionPersistence"] =
             json!({"sessionName": "web", "cookieConfig": {"lifetimeType": "Session"}});
         assert_eq!(of(kind, &object), nothing);
         object["spec"]["sessionPersistence"] = json!({"type": "Cookie"});
         object["metadata"]["managedFields"] = fields(&json!({"f:spec": {"f:sessionPersistence": {"f:type": {}}}}));
         assert_eq!(of(kind, &object), nothing);
-        // Somebody has written the policy since.
+        // Written in the newer shape.
         object["metadata"]["managedFields"] = fields(&owned);
         object["spec"]["sessionPersistence"] = json!({"type": "Cookie", "cookie": {}});
         assert_eq!(of(kind, &object), nothing);

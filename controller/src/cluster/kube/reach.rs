@@ -1,4 +1,4 @@
-//! Whether the API server can be reached, said once when that changes.
+//! Logs once when the API server can or cannot be reached any more.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::backoff::Backoff;
 
-/// Clones are handles of the same.
+/// A shared handle.
 #[derive(Debug, Clone)]
 pub(super) struct ApiReachability {
     address: Arc<str>,
@@ -23,7 +23,7 @@ impl ApiReachability {
         }
     }
 
-    /// Takes in what became of a request. An answer is good, whatever it says.
+    /// Any answer counts as reached.
     pub(super) fn observe<T>(&self, result: Result<T, BoxError>) -> Result<T, BoxError> {
         self.log_change(result.as_ref().err());
         result
@@ -45,7 +45,7 @@ impl ApiReachability {
     }
 }
 
-/// What the API server says of a failed request, or why there is no answer.
+/// The API server's message on a failed request, or why there is no answer.
 pub(crate) fn words(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),

@@ -25,22 +25,21 @@ const UPDATES: usize = 64;
 pub(crate) struct WatchSettings {
     /// Our `controllerName`.
     pub(crate) controller: Arc<str>,
-    /// Whether the Gateways are served from here, and not by another control plane. Then certificates, authorities and
-    /// policies for TLS towards backends are read as well.
+    /// Whether we serve the Gateways, not another control plane. Then certificates, authorities and policies for TLS
+    /// towards backends are read as well.
     pub(crate) serves: bool,
-    /// The namespaces; all of them if empty.
+    /// All if empty.
     pub(crate) namespaces: Vec<Arc<str>>,
-    /// The controller's own, if it keeps Envoys: their Services may be there with their endpoints, and the
-    /// parameters of classes.
+    /// The controller's own, if it keeps Envoys: their Services with endpoints, and the parameters of classes, may be
+    /// there.
     pub(crate) own_namespace: Option<Arc<str>>,
-    /// If `IngressRoute`s are read: how.
     pub(crate) contour: Option<ContourSettings>,
     /// Whether the metadata of pods are read.
     pub(crate) pods: bool,
 }
 
 impl WatchSettings {
-    /// All namespaces, and of pods only those that are asked for one by one.
+    /// All namespaces, without watches of pods.
     pub(crate) fn everywhere(settings: &Settings) -> Self {
         Self {
             controller: Arc::from(settings.controller_name.as_str()),
@@ -52,8 +51,7 @@ impl WatchSettings {
         }
     }
 
-    /// Whether objects of the kind are read. Another control plane follows policies for TLS itself, and has Envoys of
-    /// its own.
+    /// Another control plane follows policies for TLS itself, and has its own Envoys.
     pub(crate) fn reads(&self, kind: Kind) -> bool {
         match kind {
             Kind::BackendTlsPolicy | Kind::EnvoyDeployment => self.serves,
@@ -62,12 +60,11 @@ impl WatchSettings {
         }
     }
 
-    /// The kinds that are read.
     pub(super) fn kinds(&self) -> Vec<Kind> {
         Kind::ALL.into_iter().filter(|kind| self.reads(*kind)).collect()
     }
 
-    /// The namespaces that get a watch each for a kind. `None` is one watch for all namespaces.
+    /// Those with a watch each for a kind. `None`: one watch for all namespaces.
     pub(super) fn namespaces_of(&self, kind: Kind) -> Vec<Option<Arc<str>>> {
         if !kind.is_namespaced() || self.namespaces.is_empty() {
             return vec![None];
@@ -80,7 +77,7 @@ impl WatchSettings {
         self.namespaces.iter().chain(own).cloned().map(Some).collect()
     }
 
-    /// The namespaces that get a watch of pods each. `None` is one watch for all namespaces.
+    /// As [`Self::namespaces_of`], for pods.
     pub(super) fn namespaces_of_pods(&self) -> Vec<Option<Arc<str>>> {
         match (self.pods, &*self.namespaces) {
             (false, _) => Vec::new(),
@@ -90,7 +87,6 @@ impl WatchSettings {
     }
 }
 
-/// Reads objects, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ObjectReader {
     updates: mpsc::Receiver<StoreUpdate>,
@@ -120,7 +116,6 @@ impl ObjectReader {
         }
     }
 
-    /// The next update.
     pub(crate) async fn next(&mut self) -> Option<StoreUpdate> {
         self.updates.recv().await
     }
@@ -130,7 +125,7 @@ impl ObjectReader {
         self.updates.try_recv().ok()
     }
 
-    /// Sets the single objects to read from now on.
+    /// Sets the single objects to read.
     pub(crate) fn read_wanted(&self, wanted: &BTreeMap<ReferencedObject, ReferenceChoice>) {
         self.references.send_if_modified(|known| {
             let changes = known != wanted;
@@ -186,7 +181,7 @@ struct RunningWatches {
     running: BTreeMap<Kind, (ApiResource, Vec<AbortHandle>)>,
     /// How many answers in a row lacked each kind.
     absent: BTreeMap<Kind, u32>,
-    /// The kinds that are only in other versions, as it has reported.
+    /// The kinds only in other versions that were reported.
     unreadable: BTreeSet<Kind>,
 }
 
@@ -230,7 +225,7 @@ impl RunningWatches {
         Some(())
     }
 
-    /// What is known of the kind stays as it is: at the start nothing is, so nothing is served.
+    /// Keeps what is known of the kind: at the start nothing, so nothing is served.
     fn report_unreadable(&mut self, kind: Kind) {
         if self.unreadable.insert(kind) {
             let kind = kind.as_str();
@@ -263,7 +258,6 @@ impl RunningWatches {
     }
 }
 
-/// Watches the single objects that are wanted.
 async fn single_objects(
     client: Client,
     mut wanted: watch::Receiver<BTreeMap<ReferencedObject, ReferenceChoice>>,
@@ -332,7 +326,7 @@ mod tests {
         let mut choice = ReferenceChoice::default();
         sending.send_replace(BTreeMap::from([(object.clone(), choice)]));
         assert!(is_read().await);
-        // Nobody sees in between that it was dropped.
+        // The reader does not see the drop, because the object is wanted again at once.
         sending.send_replace(BTreeMap::new());
         choice.next();
         sending.send_replace(BTreeMap::from([(object, choice)]));

@@ -4,7 +4,7 @@ use super::{config_maps, nodes, secrets};
 use limpet_api::{Kind, Meta, ObjectName};
 use limpet_model::{ContourSettings, Objects, contour_secrets, fair_share};
 
-/// An object that another one names, and that is watched by its name.
+/// An object that is watched by its name, because another one names it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ReferencedObject {
     /// The certificate of a listener, or of a host of Contour's.
@@ -23,8 +23,8 @@ impl ReferencedObject {
     }
 }
 
-/// The number of a choice of the single objects to watch. What is dropped is forgotten, and the watch of an object
-/// tells it once. So an object that is wanted again needs a new watch, even if the former one has not ended yet.
+/// The number of a choice of single objects. A dropped object is forgotten, and a watch reports an object once. So an
+/// object that is wanted again needs a new watch, even before the former one has ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ReferenceChoice(u64);
 
@@ -34,21 +34,19 @@ impl ReferenceChoice {
     }
 }
 
-/// How many Secrets and ConfigMaps are watched at most. Each takes a watch of the API server, and a listener may name
-/// 64. If there are more, the namespaces whose objects name them have a fair share each.
+/// The most watched Secrets and ConfigMaps. Each takes a watch of the API server, and a listener may name 64. Beyond
+/// that, each namespace has a fair share.
 const MOST: usize = if cfg!(test) { 500 } else { 5000 };
 
-/// The single objects that others name.
 #[derive(Debug, Default)]
 pub(super) struct AllWanted {
-    /// Those to watch.
     pub(super) watched: BTreeSet<ReferencedObject>,
-    /// Those that there is no room for, and why.
+    /// Those without room, and why.
     pub(super) beyond: BTreeMap<ReferencedObject, String>,
 }
 
-/// What the objects of our Gateways name, and Contour's roots, if they are read.
-/// `led_to`: see [`config_maps::referenced`].
+/// The references of our Gateways' objects, and Contour's roots, if they are read. `led_to`: see
+/// [`config_maps::referenced`].
 pub(super) fn all_references(
     objects: &Objects,
     controller: &str,
@@ -68,8 +66,8 @@ pub(super) fn all_references(
     all
 }
 
-/// `named`: what objects name, each with the object. What the oldest objects of a namespace name goes first, so that
-/// none loses a watch to a younger one.
+/// `named`: objects, each with what names it. Within a namespace the oldest goes first, so that none loses a watch to a
+/// younger one.
 fn within_shares(mut named: Vec<(&Meta, ReferencedObject)>) -> AllWanted {
     named.sort_by_key(|(by, _)| by.precedence());
     let mut by_namespace: BTreeMap<&str, (BTreeSet<&ReferencedObject>, Vec<&ReferencedObject>)> = BTreeMap::new();

@@ -15,7 +15,7 @@ use limpet_model::{Certificate, GrantedReferences, Objects, Referrer};
 
 const TLS: &str = "kubernetes.io/tls";
 
-/// What is read of a Secret. The values are in base64.
+/// The values are in base64.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct RawSecret {
@@ -38,7 +38,6 @@ impl From<String> for SecretText {
 
 dynamic_resource!(RawSecret);
 
-/// Watches one Secret, until the receiver of updates is gone.
 pub(super) async fn watch(client: Client, name: ObjectName, updates: UpdateSender) {
     let update = |found: ObservedObject<RawSecret>| {
         let found = match found {

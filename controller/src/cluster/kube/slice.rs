@@ -7,7 +7,7 @@ use limpet_model::endpoints::{EndpointSlice, RawEndpoint, RawPort};
 
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
-/// What is read of an EndpointSlice (discovery.k8s.io/v1). There are many of them, so nothing else is kept in memory.
+/// Only the needed part (discovery.k8s.io/v1), because there are many slices.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct RawSlice {

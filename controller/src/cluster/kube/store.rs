@@ -22,34 +22,32 @@ use limpet_model::{
 };
 pub(crate) use slices::{PodDeletions, SliceIndex};
 
-/// What the API server has now, as far as the watches have told.
+/// The state of the API server, as watches have reported it.
 #[derive(Debug)]
 pub(crate) struct Store {
     watched: WatchSettings,
     objects: Arc<Objects>,
     slices: Arc<SliceIndex>,
     observed: Arc<BTreeMap<Kind, Map<ObjectName, ObservedObjectStatus>>>,
-    /// How many objects there are of each kind.
     counts: BTreeMap<Kind, usize>,
-    /// Those that could not be read.
     malformed: BTreeSet<ObjectRef>,
     logs: LogRate,
     served: BTreeMap<Kind, ApiResource>,
     /// The required kinds that are not served.
     unserved: BTreeSet<Kind>,
-    /// What has not been listed yet.
+    /// Not listed yet.
     awaited: BTreeSet<(Kind, Option<Arc<str>>)>,
-    /// The namespaces whose pods were not listed yet, although there may be the right to.
+    /// The namespaces whose pods were not listed yet, and may be readable.
     awaited_pods: BTreeSet<Option<Arc<str>>>,
     /// The namespaces whose pods were not listed yet.
     unlisted_pods: BTreeSet<Option<Arc<str>>>,
     references: BTreeMap<ReferencedObject, ReferenceChoice>,
-    /// What others name beyond what is watched, and why.
+    /// References without a watch, and why.
     beyond: BTreeMap<ReferencedObject, String>,
     choice: ReferenceChoice,
-    /// Whether anything has changed that they depend on.
+    /// Whether anything has changed that references depend on.
     may_want: bool,
-    /// What the routes of our Gateways lead to; `None`: that was not found out since it may have changed.
+    /// Targets of our Gateways' routes; `None`: unknown since they may have changed.
     led_to: Option<BTreeSet<(Kind, ObjectName)>>,
     /// The namespaces whose grants have changed.
     granting: BTreeSet<Text>,
@@ -60,42 +58,37 @@ pub(crate) struct Store {
     followed: BTreeSet<ObjectName>,
 }
 
-/// What an object with a status of ours says of itself.
+/// The present status of an object that can have ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ObservedObjectStatus {
     pub(crate) uid: String,
-    /// The `resourceVersion`.
     pub(crate) version: String,
     pub(crate) status: ObservedStatus,
 }
 
-/// What objects say of themselves, as the watches last saw it.
+/// The statuses that watches saw last.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Observation {
-    /// By kind and name, those that can have a status of ours.
+    /// Those that can have a status of ours.
     pub(crate) objects: Arc<BTreeMap<Kind, Map<ObjectName, ObservedObjectStatus>>>,
     /// The version and the plural of each served kind.
     pub(crate) served: BTreeMap<Kind, ApiResource>,
 }
 
-/// What an update changed.
 #[expect(clippy::struct_excessive_bools, reason = "each says what another part reads")]
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct StoreChange {
-    /// Whether anything changed that a graph is built from.
+    /// Whether a graph may differ.
     pub(crate) objects: bool,
-    /// The Services whose endpoints changed.
     pub(crate) services: BTreeSet<ObjectName>,
-    /// Whether anybody changed a status.
     pub(crate) statuses: bool,
     /// Whether other single objects are wanted than before.
     pub(crate) references: bool,
-    /// Whether pods may say anything else of their deletion.
+    /// Whether deletions of pods may have changed.
     pub(crate) pods: bool,
 }
 
 impl Store {
-    /// An empty store.
     pub(crate) fn new(watched: WatchSettings) -> Self {
         let of_kind = |kind: Kind| {
             watched
@@ -130,13 +123,12 @@ impl Store {
         }
     }
 
-    /// Everything except EndpointSlices. Cheap to call: two states share the objects that are the same in both.
+    /// All except EndpointSlices. Cheap: states share equal objects.
     pub(crate) fn objects(&self) -> Arc<Objects> {
         Arc::clone(&self.objects)
     }
 
-    /// Sets what is remembered of the objects as they were, once they are listed. Returns whether other single objects
-    /// are wanted than before.
+    /// Sets the memory of former objects, once they are listed. Returns whether other single objects are wanted.
     pub(crate) fn set_memory(&mut self, memory: Memory) -> bool {
         if self.objects.memory != memory {
             Arc::make_mut(&mut self.objects).memory = memory;
@@ -144,7 +136,7 @@ impl Store {
         self.settle_classes() && self.choose()
     }
 
-    /// Classes that are gone are kept while Gateways name them. Returns whether others are kept than before.
+    /// Keeps classes that are gone while Gateways name them. Returns whether others are kept than before.
     fn settle_classes(&mut self) -> bool {
         let controller = &self.watched.controller;
         let may_settle = self.watched.serves && self.objects.has_gone_classes();
@@ -190,7 +182,6 @@ impl Store {
         self.awaited.is_empty() && self.awaited_pods.is_empty()
     }
 
-    /// Why it is not complete.
     pub(crate) fn missing(&self) -> Option<String> {
         let unserved: Vec<_> = self.unserved.iter().map(|kind| kind.as_str()).collect();
         if !unserved.is_empty() {
@@ -205,12 +196,11 @@ impl Store {
         (!awaited.is_empty()).then(|| format!("not read yet: {}", awaited.join(", ")))
     }
 
-    /// Whether the watch of every single object that is wanted has answered.
+    /// Whether the watch of every wanted single object has answered.
     pub(crate) fn has_wanted(&self) -> bool {
         self.references.keys().all(|object| self.answered.contains(object))
     }
 
-    /// The single objects to watch, each with the choice since which it is wanted.
     pub(crate) fn references(&self) -> &BTreeMap<ReferencedObject, ReferenceChoice> {
         &self.references
     }
@@ -222,23 +212,22 @@ impl Store {
         }
     }
 
-    /// What pods say of their deletion; `None` if not all were listed yet.
+    /// `None` if not all pods were listed yet.
     pub(crate) fn deletions(&self) -> Option<Arc<PodDeletions>> {
         let are_listed = self.watched.pods && self.unlisted_pods.is_empty();
         are_listed.then(|| Arc::clone(self.slices.deletions()))
     }
 
-    /// The endpoints of a Service's port.
     pub(crate) fn endpoints(&self, service: &ObjectName, port_name: &str) -> Vec<Endpoint> {
         self.slices.endpoints(service, port_name)
     }
 
-    /// The EndpointSlices and what their pods say. Cheap to call, as [`Self::objects`].
+    /// EndpointSlices with the states of their pods. Cheap, as [`Self::objects`].
     pub(crate) fn slices(&self) -> Arc<SliceIndex> {
         Arc::clone(&self.slices)
     }
 
-    /// How many objects there are of each kind, and how many of them could not be read.
+    /// For each kind, the numbers of objects, and of those that could not be read.
     pub(crate) fn counts(&self) -> BTreeMap<Kind, (usize, usize)> {
         let count = |kind: Kind| {
             let malformed = self.malformed.iter().filter(|of| of.kind == kind).count();
@@ -252,7 +241,7 @@ impl Store {
         self.apply_all([update])
     }
 
-    /// Takes in a batch of updates. What follows from them is decided on once, because that looks at many objects.
+    /// Applies a batch. Consequences are decided once, because that visits many objects.
     pub(crate) fn apply_all(&mut self, updates: impl IntoIterator<Item = StoreUpdate>) -> StoreChange {
         let mut change = StoreChange::default();
         for update in updates {
@@ -309,7 +298,6 @@ impl Store {
         }
     }
 
-    /// Decides on what follows from changes.
     fn settle(&mut self, change: &mut StoreChange) {
         let pods = std::mem::take(&mut self.changed_pods);
         change.services.extend(self.slices.services_of(&pods));
@@ -317,7 +305,7 @@ impl Store {
             change.objects = true;
             self.may_want = true;
         }
-        // What is missing may just not be listed yet.
+        // Before that, what is missing may just not be listed yet.
         if change.objects && self.is_complete() && self.settle_classes() {
             self.may_want = true;
         }
@@ -326,7 +314,7 @@ impl Store {
         }
     }
 
-    /// Takes in what a Secret holds. Returns whether that says anything new.
+    /// Records a Secret's content. Returns whether it is new, as all `answer` methods do.
     fn answer_secret(&mut self, name: ObjectName, found: Option<Result<Certificate, String>>) -> bool {
         let (found, why) = or_known(self.objects.certificates.get(&name), found);
         let object = ReferencedObject::Secret(name);
@@ -339,7 +327,6 @@ impl Store {
         ) || is_new
     }
 
-    /// The same of a ConfigMap.
     fn answer_config_map(&mut self, name: ObjectName, found: Option<Result<Authorities, String>>) -> bool {
         let (found, why) = or_known(self.objects.authorities.get(&name), found);
         let object = ReferencedObject::ConfigMap(name);
@@ -352,7 +339,6 @@ impl Store {
         ) || is_new
     }
 
-    /// Takes in what is known of a single object. Returns whether that says anything new.
     fn answer<T: Clone + PartialEq>(
         &mut self,
         object: &ReferencedObject,
@@ -471,7 +457,7 @@ impl Store {
             name: name.clone(),
         };
         if let Some(error) = content.malformed() {
-            // Its status or an Event says what else is wrong with it later.
+            // Its status or an Event reports later mistakes.
             if self.malformed.insert(object)
                 && let Some(left_out) = self.logs.permit()
             {
@@ -555,7 +541,6 @@ impl Store {
         }
     }
 
-    /// Notes what follows from a change of an object of this kind and namespace.
     fn note_change(&mut self, kind: Kind, namespace: &Text, can_want: bool, leads_elsewhere: bool) {
         self.may_want |= can_want;
         if leads_elsewhere {
@@ -566,7 +551,7 @@ impl Store {
         }
     }
 
-    /// Whether routes of our Gateways may lead to others with this object than before.
+    /// Whether this object may change the targets of our Gateways' routes.
     fn leads_elsewhere(&self, name: &ObjectName, content: &ObjectContent) -> bool {
         let objects = &self.objects;
         match content {
@@ -590,13 +575,13 @@ impl Store {
         }
     }
 
-    /// Whether the single objects that are wanted may depend on this one.
+    /// Whether wanted single objects may depend on this one.
     fn can_want(&self, kind: Kind, name: &ObjectName, leads_elsewhere: bool) -> bool {
         match kind {
             Kind::GatewayClass | Kind::Gateway | Kind::ReferenceGrant | Kind::BackendTlsPolicy | Kind::IngressRoute => {
                 true
             }
-            // Policies count whose targets routes lead to.
+            // Policies count if routes lead to their targets.
             Kind::HttpRoute | Kind::GrpcRoute => leads_elsewhere && !self.objects.backend_tls_policies.is_empty(),
             // Nodes count for Services that lead to Envoys.
             Kind::Service => self.objects.readiness.contains_key(name),
@@ -667,7 +652,7 @@ impl Store {
         }
     }
 
-    /// The names of all objects of a kind, in a namespace or in all of them.
+    /// The names of a kind's objects in a namespace, or in all.
     fn names(&self, kind: Kind, namespace: Option<&str>) -> Vec<ObjectName> {
         let objects = &self.objects;
         let policies = |kind: SessionPolicyKind| {
@@ -703,8 +688,8 @@ impl Store {
     }
 }
 
-/// What a single object is taken to hold, and why it does not count that this cannot be read now: after valid content,
-/// only that the object is gone ends it.
+/// The content of a single object, and why its present state does not count: valid content stays until the object is
+/// gone.
 fn or_known<T: Clone>(
     known: Option<&Result<T, String>>,
     found: Option<Result<T, String>>,

@@ -9,8 +9,8 @@ use serde::{Deserialize, Deserializer};
 
 use super::levels;
 
-/// An object of any kind, read as far as [`levels::LEVELS`]. What is deeper is `null`, so one object of somebody's does
-/// not make a list of them unreadable.
+/// An object of any kind, read as far as [`levels::LEVELS`]. Deeper parts are `null`, so that no object makes a list
+/// unreadable.
 #[derive(Debug, Clone)]
 pub(crate) struct TruncatedObject(pub(crate) DynamicObject);
 

@@ -14,7 +14,7 @@ use super::slice::{self, RawSlice};
 use super::update::{StoreUpdate, UpdateSender};
 use limpet_api::{Kind, ObjectName};
 
-/// What one watch covers: a kind, in one namespace or in all.
+/// A kind, in one namespace or in all.
 #[derive(Debug, Clone)]
 pub(super) struct WatchScope {
     pub(super) kind: Kind,
@@ -22,7 +22,6 @@ pub(super) struct WatchScope {
     pub(super) namespace: Option<Arc<str>>,
 }
 
-/// Watches until the receiver of updates is gone.
 pub(super) async fn watch(client: Client, scope: WatchScope, controller: Arc<str>, updates: UpdateSender) {
     let kind = scope.kind;
     match decode::form(kind) {
@@ -34,7 +33,7 @@ pub(super) async fn watch(client: Client, scope: WatchScope, controller: Arc<str
     }
 }
 
-/// The slice, if it belongs to a Service.
+/// `None`: it belongs to no Service.
 pub(super) fn slice_entry(item: RawSlice) -> Option<DecodedObject> {
     let name = ObjectName::new(
         item.metadata.namespace.as_deref().unwrap_or_default(),
@@ -50,7 +49,6 @@ pub(super) fn slice_entry(item: RawSlice) -> Option<DecodedObject> {
     })
 }
 
-/// Objects of a [`Kind`].
 struct WatchedObjects<'a, F> {
     scope: &'a WatchScope,
     read: F,

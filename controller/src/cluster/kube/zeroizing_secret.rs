@@ -4,7 +4,7 @@ use std::fmt;
 use k8s_openapi::api::core::v1::Secret as SecretObject;
 use zeroize::Zeroize as _;
 
-/// A Secret whose values are wiped when it is dropped, and not shown by Debug.
+/// A Secret whose values are wiped when it is dropped, and hidden from Debug.
 pub(crate) struct ZeroizingSecret(Box<SecretObject>);
 
 impl ZeroizingSecret {

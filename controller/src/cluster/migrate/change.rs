@@ -1,4 +1,4 @@
-//! What a policy needs so that its sessions survive.
+//! Changes that keep a policy's sessions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,35 +10,33 @@ use crate::cluster::kube::pruned;
 use limpet_api::Kind;
 use limpet_model::{PRUNED_LIFETIME, PRUNED_NAME};
 
-/// The annotations that keep what a field says.
+/// Annotations in place of fields.
 const NAME: &str = "session.limpet.dev/session-name";
 const LIFETIME: &str = "session.limpet.dev/lifetime-type";
-/// What sessions do in splits by the fields up to release 1.6, and by the newer ones only if this says so.
+/// Restores what sessions do in splits by the fields up to release 1.6.
 const SPLIT: &str = "session.limpet.dev/split";
 
-/// What a policy needs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum MigrationNeed {
     /// Its sessions survive as it is.
     Nothing(&'static str),
-    /// An upgrade took fields whose values are not in the object.
+    /// An upgrade removed fields, whose values are not in the object.
     Unknown(String),
     Session(LegacySession),
 }
 
-/// What the next release of the Gateway API has no field for, or another one.
+/// Fields that the next release of the Gateway API lacks or has changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct LegacySession {
     name: Option<String>,
     lifetime: Option<String>,
 }
 
-/// Where it goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MigrationTarget {
-    /// The annotations, which every release keeps.
+    /// They are in every release.
     Annotations,
-    /// The fields `cookie` and `header` of release 1.7.
+    /// `cookie` and `header` of release 1.7.
     Fields,
 }
 
@@ -63,7 +61,6 @@ impl fmt::Display for LegacySession {
     }
 }
 
-/// What the policy needs.
 pub(super) fn need(policy: &DynamicObject) -> MigrationNeed {
     let Some(persistence) = policy.data.pointer("/spec/sessionPersistence") else {
         return MigrationNeed::Nothing("it asks for no sessions");
@@ -103,7 +100,7 @@ pub(super) fn need(policy: &DynamicObject) -> MigrationNeed {
     MigrationNeed::Session(session)
 }
 
-/// The change as a merge patch; `None`: there is nothing to change. It is only for the policy as it was read.
+/// A merge patch for the policy as it was read; `None`: nothing to change.
 pub(super) fn patch(policy: &DynamicObject, session: &LegacySession, form: MigrationTarget) -> Option<Value> {
     let kept = annotations(policy);
     let mut annotations = Map::new();
@@ -142,7 +139,7 @@ pub(super) fn patch(policy: &DynamicObject, session: &LegacySession, form: Migra
     Some(patch.into())
 }
 
-/// The change of `sessionPersistence` to the fields of release 1.7.
+/// `sessionPersistence` with the fields of release 1.7.
 fn fields(policy: &DynamicObject, session: &LegacySession) -> Map<String, Value> {
     let field = |name: &str| policy.data.pointer(&format!("/spec/sessionPersistence/{name}"));
     let is_header = field("type") == Some(&json!("Header"));

@@ -1,8 +1,7 @@
-//! `limpet migrate policies`: writes session policies so that their sessions survive an upgrade of the Gateway API.
+//! `limpet migrate policies`: writes session policies so that their sessions survive an upgrade of the Gateway API. A
+//! dry run of a write shows which shape the API server takes.
 //!
 //! - `change`: what a policy needs. Pure.
-//!
-//! Which shape the API server takes is asked of the API server itself, by a write that is only tried.
 
 mod change;
 
@@ -20,16 +19,14 @@ use crate::output::{self, Output, printable};
 use change::{MigrationNeed, MigrationTarget, need, patch};
 use limpet_api::{GATEWAY_X_GROUP, Kind};
 
-/// What became of the policies of a cluster.
 struct MigrationReport {
-    /// The address of the API server.
+    /// Of the API server.
     address: String,
     /// Whether the API server has the kind.
     serves_kind: bool,
     outcomes: Vec<PolicyMigration>,
 }
 
-/// What became of a policy.
 struct PolicyMigration {
     policy: String,
     state: MigrationState,
@@ -156,7 +153,7 @@ async fn migrate_one(
     }
 }
 
-/// Writes a change, or only tries it. A field that the definition does not have is refused.
+/// `tries`: a dry run. A field that the definition lacks is refused.
 async fn write(api: &Api<DynamicObject>, name: &str, change: Option<&Value>, tries: bool) -> Result<(), Error> {
     let Some(change) = change else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Reads and writes a ConfigMap in which the leader keeps something for all replicas.
+//! A ConfigMap in which the leader keeps something for all replicas.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,60 +18,47 @@ use crate::cluster::reconcile::diagnostics::{Diagnostic, DiagnosticReason, Diagn
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use limpet_model::{MANAGED_BY, MANAGER};
 
-/// The texts of a ConfigMap, by their fields.
 pub(crate) type ConfigMapFields = BTreeMap<String, String>;
-/// Texts for fields of a ConfigMap; `None`: the field goes.
+/// `None`: the field is removed.
 pub(crate) type ConfigMapPatch = BTreeMap<String, Option<String>>;
 
-/// What a ConfigMap keeps.
 pub(crate) trait ConfigMapContent: Clone + Default + PartialEq + Send + Sync + 'static {
     /// For messages.
     const WHAT: &'static str;
-    /// What a person should know if it cannot be read.
+    /// For a person if the ConfigMap cannot be read.
     const ADVICE: &'static str;
 
-    /// Reads its fields, and passes over others.
-    ///
-    /// # Errors
-    /// If one is invalid, which one and why.
+    /// Ignores unknown fields. Fails with an invalid field and why.
     fn parse(fields: &ConfigMapFields) -> Result<Self, String>;
 
-    /// The fields to write where the ConfigMap has `former`: a large ConfigMap is not written as a whole for a change.
+    /// The fields that differ from `former`'s, because a ConfigMap may be large.
     fn changes(&self, former: &Self) -> ConfigMapPatch;
 
-    /// The number of entries, for the log.
     fn count(&self) -> usize;
 }
 
-/// The kind of the object.
 const CONFIG_MAP: &str = "ConfigMap";
-/// The minimum time between two writes. After each one of fences, every Envoy sets up the filter again.
+/// The minimum time between writes. After each one of fences, every Envoy sets up the filter again.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The timeout of one call.
 const CALL: Duration = Duration::from_secs(5);
 
 pub(crate) struct ConfigMapReconciler<K> {
     maps: Api<ConfigMap>,
     name: String,
-    /// What the ConfigMap has; `None`: it was not read yet.
+    /// `None`: not read yet.
     published: watch::Sender<Option<K>>,
-    /// What to write, if it differs.
     desired: watch::Receiver<Option<K>>,
     leads: watch::Receiver<bool>,
     diagnostics: Diagnostics,
-    /// What is wrong with the ConfigMap, and the API server's messages for what it refuses.
     wrong: BTreeMap<DiagnosticReason, String>,
     uid: String,
-    /// The states of the ConfigMap, as it changes, without its content. It may be large, and the leader knows what it
-    /// has written itself.
+    /// States without the content, which may be large and which the leader has written itself.
     states: BoxStream<'static, named_object::ObservedObject<PartialObjectMeta<ConfigMap>>>,
-    /// The last state.
     observed: ConfigMapState,
-    /// Whether there is another state, which has to be read.
+    /// Whether a newer state must be read.
     is_outdated: bool,
     /// What was read or written last.
     last: K,
-    /// When the next write may happen.
     write_due: Instant,
     backoff: Backoff,
 }
@@ -81,7 +68,7 @@ enum ConfigMapState {
     Missing,
     /// With its `resourceVersion`.
     There(String),
-    /// A person must correct it: it is not overwritten.
+    /// Not overwritten: a person must correct it.
     Broken,
 }
 
@@ -112,7 +99,7 @@ impl<K: ConfigMapContent> Reconcile for ConfigMapReconciler<K> {
         }
         let is_written = || *self.desired.borrow() == *self.published.borrow();
         let is_due = match self.observed {
-            // The requester may not know it yet.
+            // The sender may not know it yet.
             ConfigMapState::There(_) => !is_written(),
             ConfigMapState::Missing => true,
             ConfigMapState::Unknown | ConfigMapState::Broken => false,
@@ -161,7 +148,7 @@ impl<K: ConfigMapContent> ConfigMapReconciler<K> {
         (reconciler, receiver)
     }
 
-    /// Notes that the ConfigMap has this state now. The last write is known already.
+    /// Notes a new state, unless it is our last write.
     fn observe_metadata(&mut self, map: Option<&PartialObjectMeta<ConfigMap>>) {
         self.is_over(DiagnosticReason::ReadRefused);
         let Some(map) = map else {
@@ -171,12 +158,9 @@ impl<K: ConfigMapContent> ConfigMapReconciler<K> {
         self.is_outdated = !matches!(&self.observed, ConfigMapState::There(known) if version == Some(known));
     }
 
-    /// Reads the ConfigMap.
-    ///
-    /// # Errors
-    /// How long to wait before it is tried again.
+    /// Fails with the time until the next try.
     async fn read_again(&mut self) -> Result<(), Duration> {
-        // RBAC can grant this for a single name, like the watch.
+        // RBAC can grant this for a single name.
         let only = ListParams::default().fields(&format!("metadata.name={}", self.name));
         match tokio::time::timeout(CALL, self.maps.list(&only)).await {
             Ok(Ok(found)) => {
@@ -210,7 +194,7 @@ impl<K: ConfigMapContent> ConfigMapReconciler<K> {
                 self.last = content.clone();
                 self.publish(content);
             }
-            // A replica that starts now does not know what Envoys have. Without it, sessions would end or reach other
+            // A new replica does not know what Envoys have. Without the content, sessions would end or reach other
             // pods, so it waits.
             (Some(Err(error)), _) => {
                 self.observed = ConfigMapState::Broken;
@@ -230,7 +214,6 @@ impl<K: ConfigMapContent> ConfigMapReconciler<K> {
         }
     }
 
-    /// Reports what a person must correct.
     fn report_problem(&mut self, reason: DiagnosticReason, message: String) {
         if self.wrong.get(&reason) != Some(&message) {
             tracing::error!(configmap = self.name, reason = reason.name(), "{message}");
@@ -239,7 +222,6 @@ impl<K: ConfigMapContent> ConfigMapReconciler<K> {
         self.set_diagnostics();
     }
 
-    /// Takes a report back.
     fn is_over(&mut self, reason: DiagnosticReason) {
         self.wrong.remove(&reason);
         self.set_diagnostics();
@@ -266,7 +248,6 @@ impl<K: ConfigMapContent> ConfigMapReconciler<K> {
         });
     }
 
-    /// Writes. Returns how long to wait before the next write.
     async fn write(&mut self) -> Duration {
         let Some(content) = self.desired.borrow_and_update().clone() else {
             return INTERVAL;
@@ -308,8 +289,8 @@ impl<K: ConfigMapContent> ConfigMapReconciler<K> {
     }
 }
 
-/// Changes these fields of a ConfigMap, unless it was written since `version`. Returns its new `resourceVersion`: the
-/// rest of the answer would be all that it has.
+/// Patches the fields if `version` is current. Returns only the new `resourceVersion`, because the whole answer would
+/// be large.
 async fn patch(maps: &Api<ConfigMap>, name: &str, version: &str, fields: &ConfigMapPatch) -> Result<String, Error> {
     let patch = Patch::Merge(json!({"metadata": {"resourceVersion": version}, "data": fields}));
     let written = maps.patch_metadata(name, &PatchParams::default(), &patch).await?;
@@ -362,7 +343,7 @@ mod tests {
         }
     }
 
-    /// An API server that takes every write, and counts all calls.
+    /// Accepts every write, and counts all calls.
     fn server(calls: &Arc<AtomicUsize>) -> Client {
         let calls = Arc::clone(calls);
         let answer = move |request: Request<Body>| {

@@ -1,5 +1,3 @@
-//! Delivery: whether proxies have what was published.
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,35 +11,31 @@ use limpet_outputs::FilterInputs;
 use limpet_resources::{Name, ResourceType, ResourceVersion};
 use limpet_xds::AckStatus;
 
-/// What is published as the filter's configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct PublishedFilter {
-    /// The keyring and the fences in it.
     pub(crate) inputs: Arc<FilterInputs>,
-    /// How long a token may live unused under any of the configurations (`limpet_core::config::longest_life`).
+    /// `limpet_core::config::longest_life` of all configurations.
     pub(crate) life: Duration,
-    /// Over xDS: the name of the resource, and its version, in each group.
+    /// Over xDS: the resource's name and version, by group.
     pub(crate) versions: BTreeMap<Name, (Name, ResourceVersion)>,
-    /// In objects: the first generation of those with these inputs.
+    /// For objects: the first generation with these inputs.
     pub(crate) generation: u64,
 }
 
-/// How to find out what proxies have.
 #[derive(Debug, Clone)]
 pub(crate) enum Delivery {
-    /// Envoys acknowledge resources.
     Xds(AckStatus),
-    /// A control plane gets objects and does not report their delivery. They count as delivered after some time.
+    /// A control plane does not report delivery: its objects count as delivered after some time.
     Objects {
         written: watch::Receiver<WrittenManifests>,
-        /// A replica that does not lead writes nothing, so it is not waited for.
+        /// Other replicas write nothing, so nothing is awaited.
         leads: watch::Receiver<bool>,
     },
 }
 
 impl Delivery {
     /// Whether no proxy uses another one. An Envoy that has not asked for the filter's configuration yet does not
-    /// count: it will get this one. Nor does one that has none and refuses this one: it verifies and issues no token.
+    /// count: it will get this one. Nor does one without any that refuses this one: it verifies and issues no token.
     pub(crate) fn has(&self, published_filter: &PublishedFilter) -> bool {
         match self {
             Self::Xds(status) => behind(status, published_filter).next().is_none(),
@@ -49,7 +43,7 @@ impl Delivery {
         }
     }
 
-    /// Whether the proxies of this Gateway have all of theirs; with objects: of this generation of them.
+    /// Whether the proxies of a Gateway have all that is published. `generation`: of objects.
     pub(crate) fn has_all(&self, gateway: &ObjectName, generation: u64) -> bool {
         match self {
             Self::Xds(status) => status.is_settled(&gateway.to_string()),
@@ -57,7 +51,7 @@ impl Delivery {
         }
     }
 
-    /// The first one that uses another one, in words, if that is known.
+    /// The first proxy with another configuration, in words, if known.
     pub(crate) fn behind(&self, published_filter: &PublishedFilter) -> Option<String> {
         match self {
             Self::Xds(status) => {
@@ -69,7 +63,7 @@ impl Delivery {
         }
     }
 
-    /// How many Envoys of each Gateway use another one. Empty if a control plane gets objects.
+    /// The number of Envoys of each Gateway with another configuration. Empty for a control plane.
     pub(crate) fn behind_by_gateway(&self, published_filter: &PublishedFilter) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
         if let Self::Xds(status) = self {
@@ -80,7 +74,7 @@ impl Delivery {
         counts
     }
 
-    /// The connected Envoys that have acknowledged it: the Gateway and the node. None if a control plane gets objects.
+    /// The Gateway and node of each connected Envoy with it. None for a control plane.
     pub(crate) fn envoys_with(&self, published_filter: &PublishedFilter) -> Vec<(String, String)> {
         let Self::Xds(status) = self else {
             return Vec::new();
@@ -96,7 +90,6 @@ impl Delivery {
         envoys.collect()
     }
 
-    /// Waits until the answer of `has` may have changed.
     pub(crate) async fn changed(&mut self) {
         match self {
             Self::Xds(status) => status.changed().await,
@@ -105,7 +98,7 @@ impl Delivery {
     }
 }
 
-/// The Envoys that may use another one: the Gateway and the node.
+/// The Gateway and node of each Envoy that may have another one.
 fn behind<'a>(
     status: &'a AckStatus,
     published_filter: &'a PublishedFilter,

@@ -1,5 +1,5 @@
-//! Diagnostics: what is wrong with the controller's own objects (its Secrets, its `ConfigMap`s and its pod), for a
-//! person to correct; and news of them, which are reported once.
+//! Problems of the controller's own objects (its Secrets, its `ConfigMap`s and its pod), for a person to correct, and
+//! news, which are reported once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use tracing::Level;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Diagnostic {
-    /// The kind, in `v1`.
+    /// In `v1`.
     pub(crate) kind: &'static str,
     /// `None`: the controller's own.
     pub(crate) namespace: Option<String>,
@@ -17,37 +17,29 @@ pub(crate) struct Diagnostic {
     /// Empty if the object was not seen.
     pub(crate) uid: String,
     pub(crate) reason: DiagnosticReason,
-    /// The field and what was expected, or the API server's message. The value is not repeated.
+    /// The field and the expectation, without the value, or the API server's message.
     pub(crate) message: String,
 }
 
-/// What is wrong with an object, or new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DiagnosticReason {
-    /// Its content.
     Invalid,
-    /// The right to read it is missing.
     ReadRefused,
-    /// The API server refuses to write it.
     WriteRefused,
-    /// The API server refuses to delete what it has written.
     DeleteRefused,
-    /// A certificate that it uses ends soon.
     CertificateEnds,
-    /// There is no room for all endpoints of a Service.
+    /// Some endpoints of a Service have no room.
     EndpointsLeftOut,
-    /// A rotation of its keys waits for a proxy.
     RotationWaits,
-    /// A rotation of its keys has gone on without a proxy. These are news.
+    /// A rotation continued without a proxy. News.
     RotationGoesOn,
-    /// Its key is revoked, and Envoys may not know yet.
+    /// A key is revoked, and Envoys may not know yet.
     Revoking,
-    /// Every connected Envoy knows. These are news, and nothing is wrong.
+    /// Every connected Envoy knows. News, and no problem.
     Revoked,
 }
 
 impl DiagnosticReason {
-    /// The reason in an Event.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Invalid => "Invalid",
@@ -67,8 +59,7 @@ impl DiagnosticReason {
         self == Self::Revoked
     }
 
-    /// How loud it is in the log. A revocation that a user asked for, and what a rotation does by itself, are no
-    /// errors.
+    /// A requested revocation and the course of a rotation are no errors.
     fn level(self) -> Level {
         match self {
             Self::Invalid | Self::ReadRefused | Self::WriteRefused | Self::DeleteRefused => Level::ERROR,
@@ -82,10 +73,9 @@ impl DiagnosticReason {
     }
 }
 
-/// What news are about.
 const NEWS: &str = "news";
 
-/// All diagnostics, by what they are about: Secrets, or the field of a ConfigMap.
+/// Diagnostics by topic: Secrets, or a ConfigMap's field.
 #[derive(Debug, Clone)]
 pub(crate) struct Diagnostics(watch::Sender<BTreeMap<&'static str, BTreeSet<Diagnostic>>>);
 
@@ -94,7 +84,7 @@ impl Diagnostics {
         Self(watch::Sender::new(BTreeMap::new()))
     }
 
-    /// As [`Diagnostics::set`], and logs what is new.
+    /// As [`Diagnostics::set`], and logs new ones.
     pub(crate) fn set_and_log(&self, about: &'static str, diagnostics: BTreeSet<Diagnostic>) {
         for diagnostic in diagnostics.difference(&self.of(about)) {
             let (kind, name, message) = (diagnostic.kind, &diagnostic.name, &diagnostic.message);
@@ -108,7 +98,7 @@ impl Diagnostics {
         self.set(about, diagnostics);
     }
 
-    /// Replaces the diagnostics about this.
+    /// Replaces the diagnostics of a topic.
     pub(crate) fn set(&self, about: &'static str, diagnostics: BTreeSet<Diagnostic>) {
         self.0.send_if_modified(|all| {
             let before = all.insert(about, diagnostics);
@@ -116,32 +106,29 @@ impl Diagnostics {
         });
     }
 
-    /// The diagnostics about this.
     pub(crate) fn of(&self, about: &str) -> BTreeSet<Diagnostic> {
         self.0.borrow().get(about).cloned().unwrap_or_default()
     }
 
-    /// Adds news, which stay until reported.
+    /// Adds news until [`Diagnostics::forget`].
     pub(crate) fn announce(&self, news: Diagnostic) {
         let mut all = self.of(NEWS);
         all.insert(news);
         self.set(NEWS, all);
     }
 
-    /// Forgets news after a report.
     pub(crate) fn forget(&self, told: &BTreeSet<Diagnostic>) {
         let mut news = self.of(NEWS);
         news.retain(|news| !told.contains(news));
         self.set(NEWS, news);
     }
 
-    /// Receives each change.
     pub(crate) fn follow(&self) -> watch::Receiver<BTreeMap<&'static str, BTreeSet<Diagnostic>>> {
         self.0.subscribe()
     }
 }
 
-/// The API server's message if it refuses a write for a reason that lasts: a missing right, or an invalid object.
+/// The message of a lasting refusal: a missing right, or an invalid object.
 pub(crate) fn refusal(error: &Error) -> Option<String> {
     match error {
         Error::Api(status) if matches!(status.code, 400 | 403 | 413 | 422) => Some(status.message.clone()),
@@ -150,7 +137,7 @@ pub(crate) fn refusal(error: &Error) -> Option<String> {
 }
 
 /// Whether the API server refuses this object: for its content, for lack of a right, or by an admission webhook. Other
-/// objects do not wait for it then. What does not fit the schema of a kind of its own, it answers with 500.
+/// objects do not wait for it then. A 500 may be an object that does not fit a built-in schema.
 pub(crate) fn is_about_the_object(code: u16) -> bool {
     (400..=500).contains(&code) && code != 429
 }

@@ -1,4 +1,4 @@
-//! What the leader remembers of objects, in a ConfigMap for all replicas, and for itself after a restart.
+//! The leader's memory of objects, in a ConfigMap for all replicas.
 
 use super::config_map::{ConfigMapContent, ConfigMapFields, ConfigMapPatch};
 use limpet_model::Memory;
@@ -29,7 +29,6 @@ impl ConfigMapContent for Memory {
     }
 }
 
-/// The field of a part.
 fn field(part: u8) -> String {
     format!("memory-{part:x}.json")
 }

@@ -1,15 +1,13 @@
-//! Everything that is written to the cluster. A reconciler compares what is there with what is wanted, and writes the
-//! difference.
+//! All writes to the cluster. A reconciler compares what exists with what is wanted, and writes the difference.
 //!
-//! - [`reconcile_loop`]: the loop that all of them run in. `turns`: in which order they write what several namespaces
-//!   have.
-//! - [`status`]: statuses and Events. [`keyring`], [`fences`], `memory`: the Secret and the `ConfigMap`s that Limpet
-//!   keeps. [`config_map`]: how a ConfigMap is kept.
-//! - [`certificates`]: for xDS, in Secrets. `own_secret`: how the Secrets of keyring and authority are written.
+//! - [`reconcile_loop`]: the loop of all of them. `turns`: the order of namespaces.
+//! - [`status`]: statuses and Events. [`keyring`], [`fences`], `memory`: in a Secret and two `ConfigMap`s.
+//!   [`config_map`]: how a ConfigMap is kept.
+//! - [`certificates`]: for xDS, in Secrets. `own_secret`: writes the Secrets of keyring and authority.
 //! - [`deletion_costs`]: which pods a scale-down takes first.
-//! - [`services`]: the Services of `XBackend`s. [`manifests`]: objects for another control plane.
-//! - [`replicas`]: what replicas tell each other of their Envoys. [`delivery`]: whether Envoys have what was published.
-//! - [`diagnostics`]: what is wrong with the controller's own objects.
+//! - [`services`]: for `XBackend`s. [`manifests`]: objects for another control plane.
+//! - [`replicas`]: their reports on Envoys. [`delivery`]: whether Envoys have what was published.
+//! - [`diagnostics`]: problems of the controller's own objects.
 
 pub(super) mod certificates;
 pub(super) mod config_map;

@@ -1,5 +1,4 @@
-//! What the Secrets of the keyring and of the authority have in common: how a person asks for a rotation, and how the
-//! leader writes them.
+//! Rotation requests in the Secrets of the keyring and of the authority, and the leader's writes of them.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +9,13 @@ use kube::{Api, Error};
 use super::diagnostics::refusal;
 use crate::cluster::kube::{Backoff, ZeroizingSecret};
 
-/// The annotation that asks for a rotation, unless `limpet.dev/rotated` has the same value.
+/// Asks for a rotation, unless `limpet.dev/rotated` has the same value.
 pub(super) const ROTATE: &str = "limpet.dev/rotate";
-/// The value of `limpet.dev/rotate` that led to the last rotation.
+/// The last value of `limpet.dev/rotate` that was heeded.
 pub(super) const ROTATED: &str = "limpet.dev/rotated";
 
-/// The timeout of one call.
 const CALL: Duration = Duration::from_secs(5);
-/// How long to wait for the watch to show what was written, before anything else is written.
+/// The maximum wait for the watch to show a write.
 const SEEN: Duration = Duration::from_secs(5);
 
 /// The value of `limpet.dev/rotate` if it asks for a rotation.
@@ -27,7 +25,6 @@ pub(super) fn rotation_request(secret: &SecretObject) -> Option<String> {
     wish.cloned()
 }
 
-/// Marks this wish as heeded.
 pub(super) fn heed(secret: &mut SecretObject, wish: Option<&str>) {
     if let Some(wish) = wish {
         let annotations = secret.metadata.annotations.get_or_insert_default();
@@ -35,26 +32,24 @@ pub(super) fn heed(secret: &mut SecretObject, wish: Option<&str>) {
     }
 }
 
-/// What is wrong with annotations of ours that are none of `known`: they ask for nothing, whatever they say.
+/// The message on ignored annotations of ours.
 pub(super) fn unknown_annotations(secret: &SecretObject, known: &[&str]) -> Option<String> {
     let annotations = secret.metadata.annotations.as_ref()?;
     limpet_model::unknown_annotations(annotations.keys(), known)
 }
 
-/// Writes Secrets, one at a time.
 pub(super) struct SecretWriter {
     secrets: Api<SecretObject>,
-    /// When something was written that the watch has not shown yet.
+    /// A write that the watch has not shown yet.
     written_at: Option<Instant>,
     backoff: Backoff,
 }
 
-/// The outcome of writing a Secret.
 pub(super) enum SecretWriteOutcome {
     Done,
-    /// The API server refuses it for a reason that lasts, with its message.
+    /// A lasting refusal, with the API server's message.
     Refused(String),
-    /// Another client wrote it first, or it must be tried again.
+    /// To be tried again, for example after another client's write.
     Not,
 }
 
@@ -67,12 +62,11 @@ impl SecretWriter {
         }
     }
 
-    /// The watch has shown a Secret.
     pub(super) fn saw(&mut self) {
         self.written_at = None;
     }
 
-    /// How long to wait before anything else is written.
+    /// How long to wait before the next write.
     pub(super) fn rest(&mut self) -> Option<Duration> {
         let rest = self.written_at.map(|at| SEEN.saturating_sub(at.elapsed()));
         let rest = rest.filter(|rest| !rest.is_zero());
@@ -82,12 +76,11 @@ impl SecretWriter {
         rest
     }
 
-    /// How long to wait after a failure.
     pub(super) fn failed(&mut self) -> Duration {
         self.backoff.next()
     }
 
-    /// Creates this Secret, or replaces it. Returns how long to wait after that, too.
+    /// Creates or replaces a Secret. Also returns how long to wait after that.
     pub(super) async fn write(
         &mut self,
         name: &str,

@@ -1,26 +1,23 @@
-//! The loop of every reconciler: take a turn, wait for a change or for the time of the next turn, repeat.
+//! The loop of every reconciler: take a turn, and wait for a change or for the time of the next turn.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-/// A task that takes a turn whenever something has changed.
 pub(crate) trait Reconcile: Send {
-    /// How long to wait for further changes after one, so that changes which come together are one turn.
+    /// How long to wait for further changes after one, so that a batch is one turn.
     const GATHER: Duration;
 
-    /// Waits for a change of anything on which a turn depends.
+    /// Waits for a change of any input of a turn.
     ///
-    /// The future is dropped if the time of the next turn comes first. So it must be cancel safe: it may not lose a
-    /// change.
+    /// It must be cancel safe: the future is dropped if the next turn is due first, and must not lose a change.
     ///
     /// # Errors
-    /// If a channel to or from another task is closed. The loop ends then.
+    /// If a channel to or from another task is closed, which ends the loop.
     fn changed(&mut self) -> impl Future<Output = Result<(), Closed>> + Send;
 
-    /// Takes a turn. Returns how long to wait for the next one if nothing changes before; `None`: until something
-    /// changes.
+    /// Takes a turn. Returns how long to wait for the next one; `None`: until something changes.
     fn reconcile(&mut self) -> impl Future<Output = Option<Duration>> + Send;
 }
 
@@ -36,7 +33,7 @@ impl<R: Reconcile> Reconcile for &mut R {
     }
 }
 
-/// Nothing will change any more, for example because the other end of a channel was dropped.
+/// The end of changes: for example, the other end of a channel was dropped.
 #[derive(Debug)]
 pub(crate) struct Closed;
 
@@ -68,7 +65,7 @@ async fn after(wait: Option<Duration>) {
     }
 }
 
-/// Waits for the next change; for ever if the sender was dropped.
+/// Waits for ever if the sender was dropped.
 pub(crate) async fn changed_or_never<T>(receiver: &mut watch::Receiver<T>) {
     if receiver.changed().await.is_err() {
         std::future::pending::<()>().await;
@@ -128,7 +125,6 @@ mod tests {
                 }
                 sleep(Duration::from_millis(100)).await;
             };
-            // Ends when the sender is gone.
             tokio::join!(running, change);
         });
         assert_eq!(turns.load(Ordering::Relaxed), 2);

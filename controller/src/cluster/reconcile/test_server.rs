@@ -7,15 +7,14 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 
-/// The method and the path of each request, with what it asks for.
+/// Method and path with query.
 pub(super) type Asked = Arc<Mutex<Vec<String>>>;
 
-/// A client of an API server that answers so, by the request.
 pub(super) fn client(answer: impl Fn(&str) -> (u16, Value) + Clone + Send + Sync + 'static) -> (Client, Asked) {
     client_with_bodies(move |request, _| answer(request))
 }
 
-/// A client of an API server that answers so, by the request and its body.
+/// `answer`: by the request and its body.
 pub(super) fn client_with_bodies(
     answer: impl Fn(&str, Value) -> (u16, Value) + Clone + Send + Sync + 'static,
 ) -> (Client, Asked) {
@@ -40,19 +39,17 @@ pub(super) fn client_with_bodies(
     (Client::new(tower::service_fn(serve), "default"), asked)
 }
 
-/// What was asked since this was called last.
+/// The requests since the last call.
 pub(super) fn take(asked: &Asked) -> Vec<String> {
     std::mem::take(&mut asked.lock().unwrap())
 }
 
-/// An answer that refuses.
 pub(super) fn refusal(code: u16) -> (u16, Value) {
     let reason = if code == 404 { "NotFound" } else { "" };
     let status = json!({"kind": "Status", "status": "Failure", "message": "refused", "reason": reason, "code": code});
     (code, status)
 }
 
-/// An answer with a list of these.
 pub(super) fn list(items: &[Value]) -> (u16, Value) {
     (
         200,

@@ -1,16 +1,14 @@
-//! Turns of namespaces: the order in which a round writes, and what waits because it was refused. So no namespace with
-//! many objects, or with many that are refused, holds up the others.
+//! Turns of namespaces: the order of writes, and the wait of refused ones, so that no namespace delays the others.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::cluster::kube::{Backoff, StatusDigest};
 
-/// How many objects a round may write before it looks for newer input.
+/// Objects of a round before it checks for newer input.
 pub(super) const ROUND: usize = 64;
-/// How long what was refused waits at first: a right may be granted, which no watch tells.
+/// The first wait after a refusal: a right may be granted, which no watch shows.
 const FIRST: Duration = Duration::from_secs(10);
-/// How long it waits at most.
 const LONGEST: Duration = Duration::from_secs(600);
 
 /// The first of each namespace, then the second ones, and so on. Of equal ones, the namespaces behind `last` come
@@ -28,36 +26,33 @@ pub(super) fn in_turns<T>(all: impl IntoIterator<Item = T>, last: &str, namespac
     ranked.into_iter().map(|(_, each)| each).collect()
 }
 
-/// The order of rounds that may end before everything is written.
+/// The order of rounds that may end early.
 #[derive(Debug, Default)]
 pub(super) struct RoundOrder {
-    /// The namespace of the last object.
     last: String,
-    /// How many objects this round has asked the API server about.
+    /// API calls of this round.
     requests: usize,
 }
 
 impl RoundOrder {
-    /// Begins a round with these. It goes on behind the namespace with which the last one ended.
+    /// Continues behind the last round's namespace.
     pub(super) fn begin<T>(&mut self, all: impl IntoIterator<Item = T>, namespace: impl Fn(&T) -> &str) -> Vec<T> {
         self.requests = 0;
         in_turns(all, &self.last, namespace)
     }
 
-    /// The API server is asked about an object of this namespace.
     pub(super) fn record_turn(&mut self, namespace: &str) {
         self.requests += 1;
         namespace.clone_into(&mut self.last);
     }
 
-    /// Whether the round has lasted long enough to end for newer input. A shorter one goes on, because input may change
-    /// all the time.
+    /// Whether newer input may end the round. A shorter one continues, because input may change all the time.
     pub(super) fn may_end(&self) -> bool {
         self.requests >= ROUND
     }
 }
 
-/// What was tried and is not tried again for a while, because it would have the same outcome.
+/// Tries that are deferred, because they would have the same outcome.
 #[derive(Debug)]
 pub(super) struct DeferredRetries<K, O>(BTreeMap<K, DeferredRetry<O>>);
 
@@ -77,14 +72,14 @@ impl<K, O> Default for DeferredRetries<K, O> {
 }
 
 impl<K: Ord, O: PartialEq> DeferredRetries<K, O> {
-    /// The outcome of an object's last try, if the same is not to be tried again yet.
+    /// The outcome of the last try; `None`: the object may be tried.
     pub(super) fn outcome(&self, object: &K, input: StatusDigest, now: Instant) -> Option<&O> {
         let wait = self.0.get(object)?;
         (wait.input == input && now < wait.until).then_some(&wait.outcome)
     }
 
-    /// Puts off the next try: longer each time, and from the beginning if something else was tried now, or had another
-    /// outcome. Returns whether the outcome is another one than before.
+    /// Defers a try: longer each time, and from the beginning after another input or outcome. Returns whether the
+    /// outcome changed.
     pub(super) fn defer(&mut self, object: K, input: StatusDigest, outcome: O, now: Instant) -> bool {
         let before = self.0.remove(&object);
         let is_new = before.as_ref().is_none_or(|before| before.outcome != outcome);
@@ -101,22 +96,19 @@ impl<K: Ord, O: PartialEq> DeferredRetries<K, O> {
         is_new
     }
 
-    /// The object is as it should be.
     pub(super) fn done(&mut self, object: &K) {
         self.0.remove(object);
     }
 
-    /// Forgets other objects.
     pub(super) fn retain(&mut self, mut is_wanted: impl FnMut(&K) -> bool) {
         self.0.retain(|object, _| is_wanted(object));
     }
 
-    /// The outcome of each, also of those that are due.
+    /// All outcomes, including those that are due.
     pub(super) fn outcomes(&self) -> impl Iterator<Item = (&K, &O)> {
         self.0.iter().map(|(object, wait)| (object, &wait.outcome))
     }
 
-    /// How long until the first one is due.
     pub(super) fn rest(&self, now: Instant) -> Option<Duration> {
         let first = self.0.values().map(|wait| wait.until).min()?;
         Some(first.saturating_duration_since(now))
@@ -127,7 +119,6 @@ impl<K: Ord, O: PartialEq> DeferredRetries<K, O> {
 mod tests {
     use super::*;
 
-    /// What rounds of this length look at, of all.
     fn rounds(order: &mut RoundOrder, all: &[&'static str], length: usize, count: usize) -> Vec<Vec<&'static str>> {
         fn namespace<'a>(object: &'a &'static str) -> &'a str {
             object.split('/').next().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What Envoys told of one backend.
+//! Reports of Envoys on one backend.
 
 use std::collections::BTreeMap;
 
@@ -7,30 +7,28 @@ use limpet_core::census::report::{BackendReport, RebalancedReport, WindowReport}
 use limpet_core::census::{Backend, SUB_WINDOWS, Sketch, is_alive, sub_window};
 use limpet_core::time::Timestamp;
 
-/// How many bytes an account takes without its sketches, about.
+/// Bytes of an account without its sketches, about.
 pub(super) const ACCOUNT: usize = 512;
-/// How many bytes a sub-window takes without its sketch, about.
+/// Bytes of a sub-window without its sketch, about.
 pub(super) const WINDOW: usize = 96;
-/// How many bytes a sketch takes that counts many sessions.
+/// Bytes of a sketch with many sessions.
 pub(super) const MANY: usize = 3_200;
 
-/// The sessions of one backend, as one group of Envoys tells of them.
+/// The sessions of one backend, as one group of Envoys reports them.
 #[derive(Debug, Default)]
 pub(super) struct SessionAccount {
     windows: BTreeMap<u64, SketchWindow>,
     pub(super) last_use: Timestamp,
-    /// Told by Envoys.
+    /// Reported to this replica.
     pub(super) requests: u64,
-    /// Told by Envoys to other replicas, by their names.
+    /// Reported to other replicas, by name.
     pub(super) requests_of_others: BTreeMap<String, u64>,
-    /// How many sessions moved elsewhere, by the sub-window that they were last seen in. So long the sketches have
-    /// them. Told by Envoys.
+    /// Sessions that moved elsewhere, by the sub-window in which they were last seen, as long as sketches have them.
     rebalanced: BTreeMap<u64, u64>,
-    /// The same, told by Envoys to other replicas, by their names.
     pub(super) rebalanced_of_others: BTreeMap<String, BTreeMap<u64, u64>>,
     /// The number of the last change.
     pub(super) changed: u64,
-    /// The namespace of the Service.
+    /// The Service's namespace.
     pub(super) namespace: Text,
 }
 
@@ -40,7 +38,7 @@ struct SketchWindow {
     oldest: u64,
 }
 
-/// Whether a sub-window may have sessions that live, if this is the newest one.
+/// Whether a sub-window may have live sessions if `newest` is the newest one.
 fn is_current(number: u64, newest: u64) -> bool {
     number >= newest.saturating_sub(SUB_WINDOWS)
 }
@@ -53,7 +51,7 @@ impl SessionAccount {
         }
     }
 
-    /// Takes in who was seen. Returns whether anything is new.
+    /// Adds reported sessions. Returns whether anything is new.
     pub(super) fn merge(&mut self, live_for: u32, change: &BackendReport, last_use: Timestamp, now: Timestamp) -> bool {
         let mut is_new = last_use > self.last_use;
         self.last_use = self.last_use.max(last_use);
@@ -62,7 +60,7 @@ impl SessionAccount {
             let Some(sketch) = window.sketch().filter(|_| is_current(window.number, newest)) else {
                 continue;
             };
-            // Clocks differ by little. By a clock that is ahead, sessions are seen in the future: that is now.
+            // Sessions that are seen in the future, by a clock that is a little ahead, are seen now.
             let number = window.number.min(newest.saturating_add(1));
             let known = self.windows.entry(number).or_insert_with(|| SketchWindow {
                 sketch: Sketch::default(),
@@ -83,7 +81,7 @@ impl SessionAccount {
         is_new
     }
 
-    /// How many bytes it takes, about. A sketch has four bytes for each of few sessions, in powers of two.
+    /// Bytes, about. A sketch has four for each of few sessions, in powers of two.
     pub(super) fn bytes(&self) -> usize {
         let sketches = self.windows.values().map(|window| match window.sketch.estimate() {
             few @ ..=128 => WINDOW + 4 * few.next_power_of_two(),
@@ -92,7 +90,6 @@ impl SessionAccount {
         sketches.fold(ACCOUNT, usize::saturating_add)
     }
 
-    /// Sessions have moved elsewhere.
     pub(super) fn record_rebalanced(&mut self, live_for: u32, windows: &[RebalancedReport], now: Timestamp) {
         let newest = sub_window(live_for, now);
         for window in windows.iter().filter(|window| is_current(window.number, newest)) {
@@ -102,7 +99,6 @@ impl SessionAccount {
         }
     }
 
-    /// All of it, for another replica.
     pub(super) fn to_report(&self, backend: Backend) -> BackendReport {
         let windows = self.windows.iter();
         let windows = windows.map(|(number, window)| WindowReport::new(*number, window.oldest, &window.sketch));
@@ -120,7 +116,6 @@ impl SessionAccount {
         }
     }
 
-    /// Requests that Envoys told any replica.
     pub(super) fn requests(&self) -> u64 {
         let others = self.requests_of_others.values();
         others.fold(self.requests, |sum, requests| sum.saturating_add(*requests))
@@ -130,7 +125,7 @@ impl SessionAccount {
         is_alive(live_for, self.last_use, now)
     }
 
-    /// How many of the sessions that live here, as sketches have it, have begun again elsewhere.
+    /// The estimate of living sessions that have moved elsewhere.
     pub(super) fn left(&self, live_for: u32, now: Timestamp) -> u64 {
         let since = sub_window(live_for, now).saturating_sub(SUB_WINDOWS);
         let all = std::iter::once(&self.rebalanced).chain(self.rebalanced_of_others.values());
@@ -138,14 +133,14 @@ impl SessionAccount {
         left.fold(0, u64::saturating_add)
     }
 
-    /// The sessions that live, in sketches, and when the oldest of them began.
+    /// Sketches of the living sessions, and when the oldest began.
     pub(super) fn living(
         &self,
         live_for: u32,
         now: Timestamp,
     ) -> (impl Iterator<Item = &Sketch> + use<'_>, Option<Timestamp>) {
         let oldest = sub_window(live_for, now).saturating_sub(SUB_WINDOWS);
-        // None, if there was no request for the whole idle bound.
+        // None, without a request for the whole idle bound.
         let since = if self.is_alive(live_for, now) { oldest } else { u64::MAX };
         let windows = self.windows.range(since..).map(|(_, window)| window);
         let oldest = windows.clone().map(|window| window.oldest).min();

@@ -1,4 +1,4 @@
-//! Which Envoys report, and which do not. Unreported sessions are not counted, so clients that end pods must know.
+//! Which Envoys report. Unreported sessions are not counted, so clients that end pods must know.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -14,81 +14,75 @@ use super::gaps::CountGaps;
 use super::places::BackendPlaces;
 use super::strays::StrayBackends;
 
-/// So long after its last report an Envoy counts as one that tells: three signs of life.
+/// An Envoy is present for this long after its last report: three signs of life.
 const PRESENT: Duration = Duration::from_secs(30);
-/// How many reporters a Gateway may have. Where there are more, those that told nothing for longest do not count.
+/// The most reporters of a Gateway. Beyond that, those silent for longest do not count.
 const REPORTERS: usize = 4096;
 /// A report that is sent again after a longer silence counts twice.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Default)]
 pub(super) struct ReporterAttendance {
-    /// When this replica published for the first time.
     published: Option<Timestamp>,
-    /// The Envoys that are connected to this replica, by Gateway: hashes of their ids.
+    /// Connected Envoys by Gateway: hashes of their ids.
     connected: BTreeMap<String, BTreeSet<u64>>,
     /// By Gateway, of this replica.
     reporters: BTreeMap<String, GatewayReporters>,
-    /// What the other replicas tell of their Envoys, by replica and Gateway.
+    /// By replica and Gateway.
     elsewhere: BTreeMap<String, BTreeMap<String, GatewayAttendance>>,
     pub(super) strays: StrayBackends,
     replicas: ReplicaAnswers,
 }
 
-/// The reporters of a Gateway.
 #[derive(Debug, Default)]
 struct GatewayReporters {
     present: HashMap<u64, ReporterState>,
-    /// Until when sessions may live at backends that any of them did not tell apart, also one that is silent by now.
+    /// Until when sessions may live at backends that a reporter, also a silent one, did not tell apart.
     others_until: Option<Timestamp>,
-    /// When one that had more to tell gave way to another.
+    /// When a reporter with more to report gave way to another.
     more: Option<Timestamp>,
 }
 
-/// A sender of reports: a process, or a worker of it.
+/// A process, or a worker of it.
 #[derive(Debug, Clone, Copy)]
 struct ReporterState {
     last: Timestamp,
-    /// Whether there was more to tell than the last report had room for.
+    /// Whether the last report had too little room.
     more: bool,
-    /// Of its last report.
+    /// The number of its last report.
     number: u64,
 }
 
-/// The other replicas.
 #[derive(Debug, Default)]
 struct ReplicaAnswers {
-    /// Why each did not answer when it was asked last; `None`: they are unknown. They are not asked without a Lease to
-    /// share.
+    /// Why each did not answer when it was asked last; `None`: unknown. Without a Lease to share, they are not asked.
     answers: Option<BTreeMap<String, Result<(), String>>>,
-    /// Whether there may be any.
     expected: bool,
-    /// When one that had answered was gone. Its Envoys have not told the others everything yet.
+    /// When one that had answered was gone. Its Envoys may not have reported all to others yet.
     lost: Option<Timestamp>,
 }
 
-/// The Envoys of a Gateway at one replica.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub(crate) struct GatewayAttendance {
-    /// The Gateway: `node.cluster` of its Envoys.
+    /// `node.cluster` of its Envoys.
     #[prost(string, tag = "1")]
     group: String,
-    /// Hashes of the ids of those that are connected.
+    /// Hashes of the ids of connected Envoys.
     #[prost(fixed64, repeated, tag = "2")]
     connected: Vec<u64>,
-    /// Those that told anything within the last 30 seconds.
+    /// Those that reported within the last 30 seconds.
     #[prost(fixed64, repeated, tag = "3")]
     reporters: Vec<u64>,
-    /// Whether one of them has more to tell.
+    /// Whether one has more to report.
     #[prost(bool, tag = "4")]
     more: bool,
-    /// Whether one of them has sessions at backends that it does not tell apart.
+    /// Whether one has sessions at backends that it does not tell apart.
     #[prost(bool, tag = "5")]
     others: bool,
-    /// Whether they may have told of backends that the replica did not know.
+    /// Whether they may have reported backends that the replica did not know.
     #[prost(bool, tag = "6")]
     strays: bool,
-    /// How often the replica asked them to tell everything again.
+    /// How often the replica requested full reports.
     #[prost(uint64, tag = "7")]
     asked: u64,
 }
@@ -100,7 +94,6 @@ impl ReporterState {
 }
 
 impl GatewayReporters {
-    /// Makes room for another one.
     fn make_room(&mut self, now: Timestamp) {
         self.present.retain(|_, reporter| reporter.is_present(now));
         if self.present.len() < REPORTERS {
@@ -131,7 +124,6 @@ impl GatewayReporters {
 }
 
 impl ReporterAttendance {
-    /// This replica has published.
     pub(super) fn publish(&mut self, now: Timestamp) {
         self.published.get_or_insert(now);
     }
@@ -143,7 +135,7 @@ impl ReporterAttendance {
         self.strays.set_clock();
     }
 
-    /// An Envoy of a group tells something. Returns whether it is the same report as before: the answer was lost.
+    /// Returns whether it is the same report as before: the answer was lost.
     pub(super) fn receive(&mut self, group: &str, report: &Report, now: Timestamp) -> bool {
         let reporters = match self.reporters.get_mut(group) {
             Some(reporters) => reporters,
@@ -169,7 +161,7 @@ impl ReporterAttendance {
         report.number > 0 && known.is_some_and(|known| known.number == report.number)
     }
 
-    /// Forgets Gateways that nothing is published for, and reporters that are silent for long.
+    /// Forgets Gateways without clusters, and reporters that are silent for long.
     pub(super) fn forget(&mut self, places: &BackendPlaces, now: Timestamp) {
         self.reporters.retain(|group, reporters| {
             let speaks = |reporter: &ReporterState| now.since(reporter.last) <= FORGOTTEN;
@@ -179,16 +171,15 @@ impl ReporterAttendance {
         self.strays.forget(places, now);
     }
 
-    /// The Envoys that are connected to this replica, by Gateway: hashes of their ids.
     pub(super) fn connect(&mut self, connected: BTreeMap<String, BTreeSet<u64>>) {
         self.connected = connected;
     }
 
-    /// The other replicas that there are; `None`: unknown.
+    /// The other replicas; `None`: unknown.
     pub(super) fn expect<'a>(&mut self, replicas: Option<impl Iterator<Item = &'a String>>, now: Timestamp) {
         self.replicas.expected = true;
         let before = self.replicas.answers.take().unwrap_or_default();
-        // Earlier ones may still be there.
+        // Earlier ones may still exist.
         let Some(replicas) = replicas else { return };
         let answers = replicas.map(|name| {
             let unasked = || Err("it was not asked yet".to_owned());
@@ -202,15 +193,14 @@ impl ReporterAttendance {
         self.replicas.answers = Some(answers);
     }
 
-    /// Another replica has answered, or why it has not.
     pub(super) fn answered(&mut self, replica: &str, answer: Result<(), String>) {
         if let Some(answers) = &mut self.replicas.answers {
             answers.insert(replica.to_owned(), answer);
         }
     }
 
-    /// How often any replica asked the Envoys of a Gateway to tell everything again. An Envoy that goes to another one
-    /// is asked there.
+    /// How often any replica requested full reports of a Gateway. It counts everywhere: an Envoy may go to another
+    /// replica.
     pub(super) fn resync_requests(&self, group: &str) -> u64 {
         let elsewhere = self.elsewhere.values().filter_map(|attendances| attendances.get(group));
         let all = elsewhere
@@ -219,13 +209,12 @@ impl ReporterAttendance {
         all.fold(0, u64::wrapping_add)
     }
 
-    /// How many reporters of a Gateway told this replica anything within the last 30 seconds.
+    /// Reporters of a Gateway within the last 30 seconds.
     pub(super) fn reporters_of(&self, group: &str, now: Timestamp) -> usize {
         let reporters = self.reporters.get(group);
         reporters.map_or(0, |reporters| reporters.present(now).count())
     }
 
-    /// What this replica tells the others.
     pub(super) fn to_report(&self, now: Timestamp) -> Vec<GatewayAttendance> {
         let groups: BTreeSet<_> = self.connected.keys().chain(self.reporters.keys()).collect();
         groups
@@ -248,13 +237,12 @@ impl ReporterAttendance {
         }
     }
 
-    /// Another replica tells of its Envoys.
     pub(super) fn receive_replica(&mut self, name: &str, attendances: Vec<GatewayAttendance>) {
         let attendances = attendances.into_iter().map(|gateway| (gateway.group.clone(), gateway));
         self.elsewhere.insert(name.to_owned(), attendances.collect());
     }
 
-    /// Why not everything is known, whatever it is about.
+    /// Gaps that concern all sessions.
     pub(super) fn gaps(&self, now: Timestamp) -> CountGaps {
         let mut gaps = CountGaps::default();
         match self.published {
@@ -284,7 +272,7 @@ impl ReporterAttendance {
         gaps
     }
 
-    /// Why not everything is known of the sessions that the Envoys of a Gateway see.
+    /// Gaps of the sessions that the Envoys of a Gateway see.
     pub(super) fn gaps_of(&self, group: &str, now: Timestamp) -> CountGaps {
         let (mut gaps, own) = (self.strays.gaps(group, now), self.gateway_attendance(group, now));
         let all: Vec<&GatewayAttendance> = self
@@ -293,7 +281,7 @@ impl ReporterAttendance {
             .filter_map(|attendances| attendances.get(group))
             .chain([&own])
             .collect();
-        // An Envoy may be connected to two replicas for a moment, and tell either of them.
+        // An Envoy may be connected to two replicas for a moment, and report to either.
         let connected: HashSet<u64> = all.iter().flat_map(|gateway| &gateway.connected).copied().collect();
         let reporters: HashSet<u64> = all.iter().flat_map(|gateway| &gateway.reporters).copied().collect();
         if gaps.is_complete() && all.iter().any(|gateway| gateway.strays) {
@@ -335,7 +323,7 @@ mod tests {
         Timestamp::from_unix_seconds(1_000_000 + seconds)
     }
 
-    /// One that has settled at the time 0.
+    /// Settled at the time 0.
     fn settled() -> ReporterAttendance {
         let mut attendance = ReporterAttendance::default();
         attendance.publish(Timestamp::UNIX_EPOCH);
@@ -353,7 +341,6 @@ mod tests {
         attendance.connect([(GROUP.to_owned(), nodes.iter().copied().collect())].into());
     }
 
-    /// A turn of one replica that asks the other.
     fn ask(one: &mut ReporterAttendance, other: &ReporterAttendance, now: Timestamp) {
         let name = "other".to_owned();
         one.expect(Some([&name].into_iter()), now);
@@ -383,7 +370,7 @@ mod tests {
         let expected = "2 Envoys of the Gateway shop/web are connected, and 1 tell of sessions";
         assert_eq!(attendance.gaps_of(GROUP, at(0)).words(), [expected]);
         assert!(attendance.gaps_of("shop/other", at(0)).is_complete());
-        // Workers of the first one.
+        // Workers of the first Envoy.
         attendance.receive(GROUP, &report(8), at(0));
         attendance.receive(GROUP, &report(9), at(0));
         assert!(attendance.gaps_of(GROUP, at(30)).is_complete());
@@ -461,7 +448,7 @@ mod tests {
         attendance.receive(GROUP, &report(0), at(1));
         let own = attendance.gateway_attendance(GROUP, at(1));
         assert_eq!((own.reporters.len(), own.reporters.contains(&0)), (REPORTERS, true));
-        // They are silent, and leave no more behind than a time.
+        // Silent reporters leave only a time behind.
         attendance.receive(GROUP, &report(0), at(40));
         attendance.receive(GROUP, &report(9999), at(40));
         assert_eq!(attendance.reporters[GROUP].present.len(), 2);

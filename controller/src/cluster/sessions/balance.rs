@@ -1,11 +1,10 @@
-//! How many sessions may move, so that pods that came later get their share.
+//! How many sessions may move, so that later pods get their share. See `design/sessions-counted.md`.
 //!
-//! A pod that has more than its share of a Service's sessions may shed what it has too many of. Envoys let sessions go
-//! that were unused for long (the filter's `rebalance`), and send each to a pod that lacks sessions. This says how
-//! many, and where to. All of it is a function of what is known, and of the time.
+//! A pod with more than its share of a Service's sessions may shed the excess. Envoys shed sessions that were unused
+//! for long (the filter's `rebalance`), and send each to a pod that lacks sessions. How many, and where to, is a pure
+//! function.
 //!
-//! Each Gateway evens out its own sessions. What the Envoys of another one tell, and how many of them there are,
-//! changes nothing for it.
+//! Each Gateway balances its own sessions, whatever the Envoys of others report.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -20,50 +19,47 @@ use limpet_core::token::Destination;
 use super::ledger::SessionLedger;
 use super::places::{BackendPlaces, BackendStanding, ClusterId, HostKey, PublishedService};
 
-/// At most this part of a Service's sessions moves in a minute.
+/// The part of a Service's sessions that may move in a minute.
 const PART: f64 = 0.1;
-/// A pod sheds sessions if it has this much more than its share, and one more.
+/// A pod sheds sessions if it has more than this times its share, plus one.
 const TOLERANCE: f64 = 1.1;
-/// So long after its last report an Envoy may still use its budget: as long as a budget lives, and as an Envoy waits
-/// for an answer.
+/// How long after its report an Envoy may use its budget: a budget's life, and the time that an Envoy waits for an
+/// answer.
 const PATIENCE: Duration = Duration::from_secs(BUDGET_LIFE.as_secs() + 5);
-/// Sessions are not counted again within this time.
+/// The least time between two counts.
 const FRESH: Duration = Duration::from_secs(1);
-/// How many pods an answer names that take sessions: those that lack most. Later ones name others, so an answer stays
-/// small whatever the number of pods.
+/// The most pods that an answer names, those that lack most first. Later answers name others, so answers stay small.
 const TARGETS: usize = 64;
-/// Moves before this process started are not known, and count on the old pod until the idle bound is over. So long is
-/// that waited for.
+/// Moves before this process started are unknown, and count on the old pod for the idle bound. Budgets wait no longer
+/// than this for them.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-/// The sender of a report, and the sessions that it says have moved.
 #[derive(Debug)]
 pub(super) struct RebalanceReport<'a> {
     pub(super) group: &'a str,
     pub(super) reporter: u64,
-    /// By the host that they left.
+    /// Sessions by the host that they left.
     pub(super) rebalanced: &'a [(HostKey, u64)],
 }
 
-/// What is known when a report comes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BalanceInputs<'a> {
     pub(super) ledger: &'a SessionLedger,
     pub(super) places: &'a BackendPlaces,
     /// Since when sessions are counted.
     pub(super) since: Timestamp,
-    /// How many reporters the Gateway has, this one included.
+    /// Reporters of the Gateway, this one included.
     pub(super) reporters: usize,
 }
 
 #[derive(Debug)]
 pub(super) struct SessionBalancer {
     part: ReplicaShare,
-    /// The Services whose sessions may move, by the group of the Envoys that these sessions use.
+    /// By the group of the Envoys that the sessions use.
     services: HashMap<ClusterId, HashMap<String, ServiceBalance>>,
 }
 
-/// How many replicas give budgets to Envoys of their own, and which of them this is, from 0.
+/// How many replicas give budgets to their Envoys, and the rank of this one, from 0.
 #[derive(Debug, Clone, Copy)]
 struct ReplicaShare {
     replicas: usize,
@@ -72,18 +68,17 @@ struct ReplicaShare {
 
 #[derive(Debug)]
 struct ServiceBalance {
-    /// When its sessions were counted last.
     counted: Timestamp,
-    /// What pods have more than their share.
+    /// Sessions above a pod's share.
     excess: BTreeMap<SocketAddr, u64>,
-    /// What pods have less than their share, as far as this replica may send sessions there.
+    /// Sessions below a pod's share, of which this replica may fill its part.
     lack: HostSlots,
     bucket: BudgetBucket,
-    /// The reporters that have any of the bucket, or had at their report before.
+    /// The reporters that have a part of the bucket, or had one at their report before.
     budgets: BTreeMap<u64, EnvoyBudget>,
 }
 
-/// How many sessions may move now: a token bucket, of which Envoys hold a part.
+/// How many sessions may move now: a token bucket. Envoys hold a part of it.
 #[derive(Debug)]
 struct BudgetBucket {
     level: f64,
@@ -92,24 +87,20 @@ struct BudgetBucket {
     filled: Timestamp,
 }
 
-/// How many sessions may go to which pods.
 type HostSlots = BTreeMap<SocketAddr, u64>;
 
-/// An Envoy.
 #[derive(Debug, Default)]
 struct EnvoyBudget {
     reported_at: Timestamp,
-    /// What it has of the bucket.
+    /// Tokens from the bucket.
     budget: u64,
-    /// Where these sessions may go.
     slots: HostSlots,
-    /// Where the former budget's sessions could go. They are under way, or told of a moment later, and not counted
-    /// there yet: by another replica, either.
+    /// Where the previous budget's sessions could go. They are under way or reported a moment later, maybe to another
+    /// replica, and not counted there yet.
     former: HostSlots,
 }
 
 impl SessionBalancer {
-    /// No session may move.
     pub(super) fn none() -> Self {
         Self {
             part: ReplicaShare { replicas: 1, rank: 0 },
@@ -121,13 +112,13 @@ impl SessionBalancer {
         self.services.values_mut().for_each(HashMap::clear);
     }
 
-    /// So many replicas divide the budgets, of which `rank` come before this one.
+    /// `rank`: how many of the replicas come before this one.
     pub(super) fn share(&mut self, replicas: usize, rank: usize) {
         let replicas = replicas.max(1);
         self.part = ReplicaShare { replicas, rank };
     }
 
-    /// The Services whose sessions may move. No other one sheds any.
+    /// Only these Services shed sessions.
     pub(super) fn allow(&mut self, clusters: &HashSet<ClusterId>, places: &BackendPlaces) {
         self.services.retain(|id, _| clusters.contains(id));
         for id in clusters {
@@ -136,7 +127,7 @@ impl SessionBalancer {
         }
     }
 
-    /// What an Envoy may let go until its next report, in the place of what it had.
+    /// Replaces the Envoy's budget until its next report.
     pub(super) fn answer(&mut self, told: &RebalanceReport<'_>, known: BalanceInputs<'_>, now: Timestamp) -> Vec<Shed> {
         let mut sheds = Vec::new();
         for (id, services) in &mut self.services {
@@ -182,7 +173,7 @@ impl ServiceBalance {
         }
     }
 
-    /// Counts its sessions. Returns whether that was due.
+    /// Returns whether a count was due.
     fn count(
         &mut self,
         (id, served): (ClusterId, &PublishedService),
@@ -213,7 +204,8 @@ impl ServiceBalance {
         true
     }
 
-    /// What this reporter had is held back no longer, and its report, which tells of it, is not counted yet.
+    /// Takes this reporter's former slots off the lack: they are held back no longer, and its report of them is not
+    /// counted yet.
     fn settle(&mut self, id: u64) {
         let former = self.budgets.get(&id).into_iter();
         for (host, sessions) in former.flat_map(|reporter| &reporter.former) {
@@ -223,7 +215,6 @@ impl ServiceBalance {
         }
     }
 
-    /// Sessions of a pod have moved.
     fn record(&mut self, host: SocketAddr, sessions: u64) {
         self.bucket.withdraw(sessions);
         if let Some(excess) = self.excess.get_mut(&host) {
@@ -231,14 +222,13 @@ impl ServiceBalance {
         }
     }
 
-    /// Says how many sessions this reporter, one of `all`, may let go, and where to. What it had before, it has given
-    /// back or used.
+    /// Grants a budget to this reporter, one of `all`, which has returned or used its previous one.
     fn grant(&mut self, id: u64, all: usize, now: Timestamp) {
         self.budgets
             .retain(|_, reporter| now.since(reporter.reported_at) <= PATIENCE);
         let former = self.budgets.remove(&id).unwrap_or_default().slots;
         let room = self.room(&former);
-        // The bucket is divided by all. What is left over goes to those that had nothing, if there are enough of them.
+        // All divide the bucket. The remainder goes to reporters without a budget, if there are enough of them.
         let [excess, lack] = [&self.excess, &self.lack].map(|of_pods| sum(of_pods.values().copied()));
         let free = self.bucket.whole().min(excess).min(lack);
         let all = (all as u64).max(1);
@@ -261,8 +251,8 @@ impl ServiceBalance {
         self.budgets.insert(id, reporter);
     }
 
-    /// What pods lack that no reporter may fill up yet, for one that has had `former`. First come those that it had
-    /// nothing for, so that a pod which its Envoy cannot reach blocks no other, and of these those that lack most.
+    /// Room of pods that no reporter may fill yet. Pods that `former` had no slots for come first, so that a pod that
+    /// this Envoy cannot reach blocks no other; then those that lack most.
     fn room(&self, former: &HostSlots) -> Vec<(SocketAddr, u64)> {
         let mut room = self.lack.clone();
         let of_others = self.budgets.values();
@@ -278,7 +268,7 @@ impl ServiceBalance {
         room
     }
 
-    /// What this reporter may let go; `None` if nothing.
+    /// What this reporter may shed; `None`: nothing.
     fn shed(&self, destination: Destination, id: u64) -> Option<Shed> {
         let reporter = self.budgets.get(&id).filter(|reporter| reporter.budget > 0)?;
         let at_most = |(host, sessions): (&SocketAddr, &u64)| {
@@ -302,8 +292,8 @@ impl ServiceBalance {
 }
 
 impl ReplicaShare {
-    /// What this replica may fill up of what pods lack. What is left over goes to the one for this pod and to the other
-    /// for the next, so that all of them together have all of it.
+    /// This replica's part of the lack. Remainders go to a different replica for each pod, so that together they fill
+    /// all of it.
     fn of(self, lack: &HostSlots) -> HostSlots {
         let Self { replicas, rank } = self;
         let part = |(place, (host, lack)): (usize, (&SocketAddr, &u64))| {
@@ -319,13 +309,13 @@ fn is_ready(served: &PublishedService, host: SocketAddr) -> bool {
     host.is_some_and(|host| host.standing == BackendStanding::Ready)
 }
 
-/// Divides a budget among pods by the room that they have, as far as there is some.
+/// Divides a budget among pods by their room, and within it.
 fn divide(budget: u64, room: &[(SocketAddr, u64)]) -> HostSlots {
     let mut all = sum(room.iter().map(|(_, room)| *room));
     let mut rest = budget.min(all);
     let mut slots = HostSlots::new();
     for (host, room) in room {
-        // Not above the room: there is not more to divide than all of it.
+        // Not above the room, because the budget is at most all of it.
         let part = (u128::from(rest) * u128::from(*room)).div_ceil(u128::from(all.max(1)));
         let part = u64::try_from(part).unwrap_or(rest);
         rest = rest.saturating_sub(part);
@@ -337,12 +327,12 @@ fn divide(budget: u64, room: &[(SocketAddr, u64)]) -> HostSlots {
     slots
 }
 
-/// Nobody's numbers overflow it.
+/// Saturates, whatever Envoys report.
 fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
     numbers.fold(0, u64::saturating_add)
 }
 
-/// What pods that may get sessions have more than their share of them.
+/// Sessions above the share of pods that may get sessions.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -360,7 +350,7 @@ fn excess(counts: &[(SocketAddr, u64)]) -> BTreeMap<SocketAddr, u64> {
         .collect()
 }
 
-/// What each of these pods has less than its share, rounded up. One that has its share sheds none.
+/// Sessions below each pod's share, rounded up. A pod that has its share sheds none.
 fn lack(counts: &[(SocketAddr, u64)]) -> HostSlots {
     let all = sum(counts.iter().map(|(_, sessions)| *sessions));
     let share = all.div_ceil((counts.len() as u64).max(1));
@@ -375,9 +365,8 @@ fn lack(counts: &[(SocketAddr, u64)]) -> HostSlots {
     reason = "numbers of sessions, of which parts do not count"
 )]
 impl BudgetBucket {
-    /// For so many sessions, of which each replica has its part. What is in the bucket at most and what comes in a
-    /// minute are together less than a session above what may move in any minute; with less than ten sessions, one does
-    /// in several minutes.
+    /// Divides the budget of so many sessions by the replicas. The bucket's capacity and a minute's inflow are together
+    /// less than a session above the limit of any minute; with less than ten sessions, one moves in several minutes.
     fn resize(&mut self, sessions: u64, replicas: usize) {
         let in_a_minute = sessions as f64 * PART / replicas as f64;
         let whole = in_a_minute.floor();
@@ -398,7 +387,7 @@ impl BudgetBucket {
         self.level = (self.level + passed.as_secs_f64() * self.per_second).min(self.most);
     }
 
-    /// More than there is, if an Envoy says so: the next Envoy waits for it, a minute at most.
+    /// Goes below zero if an Envoy claims more: the next Envoy waits for it, a minute at most.
     fn withdraw(&mut self, sessions: u64) {
         self.level = (self.level - sessions as f64).max(-60.0 * self.per_second);
     }
@@ -416,7 +405,7 @@ mod tests {
         ([10, 0, 0, last], 80).into()
     }
 
-    /// A Service of which a pod has 100 sessions too many, and these have too few.
+    /// A Service of which a pod has 100 sessions too many. `lack`: the pods that have too few.
     fn uneven(lack: &[(SocketAddr, u64)], level: f64) -> ServiceBalance {
         let mut service = ServiceBalance::new();
         service.excess = [(host(1), 100)].into();
@@ -471,8 +460,8 @@ mod tests {
         }
     }
 
-    /// Envoys report in turn, and move some, all or none of what they may. What they have moved is counted an interval
-    /// later, at the earliest.
+    /// Envoys report in turn, and move some, all or none of their budget. Moves are counted an interval later, at the
+    /// earliest.
     #[test]
     fn no_pod_gets_more_than_it_lacks() {
         for seed in 0..200_u64 {
@@ -489,7 +478,7 @@ mod tests {
             let mut late = moved.clone();
             for at in 0..60 {
                 service.bucket.level = 20.0;
-                // What was moved an interval before is counted.
+                // The moves of an interval before are counted.
                 service.lack = lack.iter().map(|(host, lack)| (*host, lack - late[host])).collect();
                 late.clone_from(&moved);
                 for reporter in 0..3 {
@@ -532,7 +521,7 @@ mod tests {
         assert_eq!(named, [8, 9, 8, 9].map(|pod| vec![host(pod)]));
     }
 
-    /// Whoever asks whenever there is one gets a tenth in each minute, and not one more.
+    /// An Envoy that always asks gets a tenth in each minute, and no more.
     #[test]
     fn no_minute_has_more_than_a_tenth() {
         for (sessions, most) in [
@@ -550,7 +539,7 @@ mod tests {
             let mut taken = Vec::new();
             for tenth in 0..6000_u64 {
                 bucket.fill(Timestamp::from_unix_millis(1_800_000_000_000 + tenth * 100));
-                // After a while in which nobody came.
+                // After a while without requests.
                 let waits = (2000..2300).contains(&tenth);
                 for _ in 0..if waits { 0 } else { bucket.whole() } {
                     bucket.withdraw(1);
@@ -579,7 +568,7 @@ mod tests {
         let round = |service: &mut ServiceBalance, at| [1, 2, 3].map(|reporter| grant(service, reporter, 3, at));
         assert_eq!(round(&mut service, 1).iter().sum::<u64>(), 10);
         assert!(round(&mut service, 2).iter().all(|budget| *budget >= 3));
-        // One of them is silent. Its part is not anybody's until it cannot use it any more.
+        // One of them is silent. Nothing else gets its part until it cannot use it any more.
         assert!(grant(&mut service, 1, 3, 10) <= 4);
         grant(&mut service, 1, 2, 30);
         grant(&mut service, 2, 2, 30);
@@ -595,7 +584,7 @@ mod tests {
             assert!(held <= 1, "{held}");
         }
         assert!(lucky.iter().all(|times| *times >= 5), "{lucky:?}");
-        // Nobody gets what no pod has too many of.
+        // Without excess, no Envoy gets a budget.
         service.bucket.level = 10.0;
         service.excess = [(host(1), 0), (host(2), 2)].into();
         assert!(round(&mut service, 71).iter().sum::<u64>() <= 2);

@@ -1,14 +1,13 @@
-//! What one report may claim. Its sender says how many sessions went elsewhere, and a counter does not go down again.
-//! Each of them had a request, so there are not more of them than requests.
+//! Limits of the moves that a report may claim: counters never go down again. Each move had a request, so there are not
+//! more moves than requests.
 
 use limpet_core::census::report::{BackendReport, Report};
 
-/// So many are believed whatever the number of requests: those may come with the next report.
+/// Moves that are believed whatever the number of requests: those may come with the next report.
 const FEW: u64 = 1_000;
-/// No more are believed at once: so many sessions had to move between two reports of one Envoy.
+/// The most moves of a report: no two reports of an Envoy are so many moves apart.
 const MANY: u64 = 1_000_000;
 
-/// Takes off what is too much.
 pub(super) fn bound(report: &mut Report) {
     let requests = report.backends.iter().map(|backend| backend.requests);
     let mut rest = requests.fold(0, u64::saturating_add).clamp(FEW, MANY);
@@ -23,8 +22,8 @@ pub(super) fn bound(report: &mut Report) {
     }
 }
 
-/// Sessions at backends that are not told apart live no longer than at any other backend: `longest` is the longest idle
-/// bound that the Gateway has, in seconds.
+/// Sessions at backends that are not told apart live no longer than others. `longest`: the Gateway's longest idle
+/// bound, in seconds.
 pub(super) fn bound_others(report: &mut Report, longest: impl FnOnce() -> u32) {
     let is_of_others = |change: &&mut BackendReport| change.backend().is_some_and(|backend| backend.is_others());
     let mut others = report.backends.iter_mut().filter(is_of_others).peekable();

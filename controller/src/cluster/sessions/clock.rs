@@ -4,17 +4,16 @@ use std::time::{Duration, Instant};
 
 use limpet_core::time::Timestamp;
 
-/// A clock that differs by more than this from the time that has passed was set. Clocks that are slewed differ by less.
+/// A larger difference from the time that has passed is a set clock. Slewing differs by less.
 const JUMP: Duration = Duration::from_secs(5);
-/// How long nothing is forgotten after that. Every Envoy has told everything again by then, and a clock that was wrong
-/// for a moment is right again.
+/// How long nothing is forgotten after that, until every Envoy has sent a full report and a momentary error is
+/// corrected.
 const SETTLING: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(super) struct Clock {
     wall: Timestamp,
     steady: Instant,
-    /// When it was set last.
     set_at: Option<Instant>,
 }
 
@@ -28,7 +27,7 @@ impl Clock {
         }
     }
 
-    /// The clock shows `wall`. `steady` cannot be set. Returns whether the clock was set since this was called last.
+    /// `steady` cannot be set. Returns whether the clock was set since the last call.
     pub(super) fn observe(&mut self, wall: Timestamp, steady: Instant) -> bool {
         let expected = self.wall.after(steady.saturating_duration_since(self.steady));
         let was_set = wall.since(expected).max(expected.since(wall)) > JUMP;
@@ -39,7 +38,6 @@ impl Clock {
         was_set
     }
 
-    /// Whether something may be forgotten by this clock.
     pub(super) fn is_settled(&self) -> bool {
         let settling = |set| self.steady.saturating_duration_since(set) < SETTLING;
         !self.set_at.is_some_and(settling)

@@ -1,20 +1,17 @@
-//! Why not everything is known of sessions.
-
 use std::sync::Arc;
 
 use serde::ser::{Serialize, SerializeStruct as _, Serializer};
 
-/// Why not everything is known, in words. Without any, everything is.
+/// Why not all sessions are known, in words. Complete if empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct CountGaps(Vec<Arc<str>>);
 
 impl CountGaps {
-    /// Whether there is none.
     pub(crate) fn is_complete(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Each of them once.
+    /// Without duplicates.
     pub(super) fn extend(&mut self, others: &Self) {
         for why in &others.0 {
             if !self.0.contains(why) {

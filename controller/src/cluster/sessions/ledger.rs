@@ -1,4 +1,4 @@
-//! What Envoys told, by backend.
+//! Reports of Envoys, by backend.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -18,62 +18,57 @@ use super::account::{ACCOUNT, MANY, SessionAccount, WINDOW};
 use super::places::{self, BackendPlaces, ClusterId, HostKey, ReportedBackend};
 use super::replica::{HostAccount, HostLoad, IncompleteHost, ReplicaKnowledge};
 
-/// How many bytes all sketches may take. Half as much besides is for namespaces that have less than their share of it,
-/// so that the sessions of one are not uncounted because of another. A pod with many sessions has six windows of 3 KB
-/// for each idle bound and Gateway, so these are 7,000 such pods; with 100 sessions each, they are 40,000. The chart's
-/// limit for the process is four times as much.
+/// Bytes of all sketches. Half as much again is for namespaces below their share, so that the sessions of one namespace
+/// are not uncounted because of another. A pod with many sessions has six windows of 3 KB for each idle bound and
+/// Gateway: room for 7,000 such pods, or 40,000 with 100 sessions each. The chart's memory limit is four times as much.
 const MEMORY: usize = 128 << 20;
-/// How many bytes of sketches another replica gets at once, about.
+/// Bytes of sketches in one answer to another replica, about.
 const TELLING: usize = 4 << 20;
-/// How many ended streams of load reports count. Where there are more, the Gateway with most of them loses its own
-/// first, in the namespace with most.
+/// The most ended streams of load reports that count. Beyond that, the Gateway with most of them loses its first, in
+/// the namespace with most.
 const ENDED: usize = 1024;
 
-/// How often a lack of room makes it look for backends whose last session is over, at most.
+/// The least time between two searches for expired backends when room is lacking.
 const FORGETTING: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct SessionLedger {
-    /// By host.
     accounts: HashMap<HostKey, HostAccounts>,
-    /// How many bytes the accounts take, about.
+    /// The size of the accounts, about.
     bytes: usize,
-    /// The same by the namespace of their Services.
+    /// By the namespace of the Services.
     by_namespace: HashMap<Text, usize>,
-    /// How many they may take.
+    /// The limit of `bytes`.
     room: usize,
-    /// When backends were forgotten whose last session was over. To look for them goes through all accounts.
+    /// When expired backends were forgotten last, which visits all accounts.
     forgot: Timestamp,
-    /// The hosts of which not all reports are known, and until when a session may live that is not counted.
+    /// The hosts with uncounted sessions, and until when those may live.
     incomplete: HashMap<HostKey, Timestamp>,
     /// By stream of load reports.
     loads: HashMap<u64, HashMap<HostKey, u64>>,
-    /// The streams of load reports that have ended and still count, the group of their Envoys, and when they ended.
+    /// Ended streams of load reports that still count, with their group and end.
     ended: BTreeMap<u64, (Arc<str>, Timestamp)>,
-    /// The same of other replicas, by their names.
+    /// By replica.
     loads_of_others: HashMap<String, HashMap<HostKey, u64>>,
-    /// How many sessions did not go on where they were, by reason.
+    /// Moved sessions by reason.
     moves: BTreeMap<String, u64>,
-    /// The same of other replicas, by their names. Those that are gone stay: a counter does not go down.
+    /// By replica. Ended replicas stay: a counter does not go down.
     moves_of_others: BTreeMap<String, BTreeMap<String, u64>>,
-    /// How often anything of an account has changed.
+    /// The number of the last change of any account.
     changes: u64,
 }
 
-/// By idle bound, and by the group of the Envoys that told of the sessions: what one Gateway tells says nothing of the
-/// sessions of others.
+/// By idle bound and group of Envoys: one Gateway's reports do not count for others.
 type HostAccounts = BTreeMap<(u32, Arc<str>), SessionAccount>;
 
-/// What is known of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct HostSummary {
-    /// Distinct sessions that live.
+    /// Distinct living sessions.
     pub(super) sessions: u64,
     /// Whether there may be more.
     pub(super) incomplete: bool,
     pub(super) requests: u64,
     pub(super) last_use: Option<Timestamp>,
-    /// When the oldest session began.
     pub(super) oldest: Option<Timestamp>,
 }
 
@@ -99,7 +94,7 @@ impl SessionLedger {
         }
     }
 
-    /// Returns how many sessions moved, by the host that they left.
+    /// Returns the sessions that moved, by the host that they left.
     pub(super) fn receive(
         &mut self,
         group: &str,
@@ -110,7 +105,7 @@ impl SessionLedger {
         let mut rebalanced = Vec::new();
         for change in report.backends {
             let Some(backend) = change.backend() else { continue };
-            // An Envoy knows only of what it was given, so it cannot lie about the pods of others.
+            // An Envoy knows only the clusters that it was given, so it cannot lie about the pods of others.
             let found = places.resolve(group, backend, now);
             let Some(ReportedBackend { standing, .. }) = found.first() else {
                 continue;
@@ -127,7 +122,7 @@ impl SessionLedger {
                 if left > 0 {
                     rebalanced.push((found.host, left));
                 }
-                // They were used until now, but are over: this Envoy's clock is slow, and its sessions do not count.
+                // Used until now but expired: this Envoy's clock is slow, and its sessions do not count.
                 if change.requests > 0 && !is_alive(backend.live_for, last_use(&change, &found), found.used_by) {
                     self.record_uncounted(&found, backend.live_for, now);
                 }
@@ -145,7 +140,7 @@ impl SessionLedger {
         rebalanced
     }
 
-    /// Takes in who was seen. Returns the account, which has changed; `None` if it cannot be kept, and so is not known.
+    /// Adds to the host's account and returns it; `None` if there is no room, so it stays unknown.
     fn account(
         &mut self,
         found: &ReportedBackend,
@@ -172,7 +167,7 @@ impl SessionLedger {
         for bytes in [&mut self.bytes, of_namespace] {
             *bytes = bytes.saturating_sub(before).saturating_add(account.bytes());
         }
-        // What changes nothing is not told on, or replicas would tell each other for ever.
+        // Only changes are sent on, or replicas would exchange the same for ever.
         if is_new || change.requests > 0 || !change.rebalanced.is_empty() {
             self.changes += 1;
             account.changed = self.changes;
@@ -180,7 +175,7 @@ impl SessionLedger {
         Some(account)
     }
 
-    /// Sessions of a host are not counted that were used just now.
+    /// Notes that sessions used just now are not counted.
     fn record_uncounted(&mut self, found: &ReportedBackend, live_for: u32, now: Timestamp) {
         let seconds = u64::from(live_for.min(found.longest));
         let until = found.used_by.after(Duration::from_secs(seconds));
@@ -190,7 +185,7 @@ impl SessionLedger {
         }
     }
 
-    /// Whether there is room for this, as if all of it were new. Makes some if there is not.
+    /// Whether there is room for this, as if all of it were new. Makes some if not.
     fn has_room(&mut self, change: &BackendReport, namespace: &Text, is_known: bool, now: Timestamp) -> bool {
         let windows = change
             .windows
@@ -233,7 +228,7 @@ impl SessionLedger {
                 host: load.host,
                 live_for: 0,
             };
-            // As of sessions: no lies about the pods of others.
+            // As in `receive`: no lies about the pods of others.
             for found in places.resolve(group, backend, now) {
                 let sum = of_stream.entry(found.host).or_insert(0_u64);
                 *sum = sum.saturating_add(load.in_flight);
@@ -242,11 +237,9 @@ impl SessionLedger {
         self.loads.insert(stream, of_stream);
     }
 
-    /// A stream of load reports has ended. What it told counts until its Envoy has had time to open another one:
-    /// requests do not end with it.
+    /// Counts an ended stream until its Envoy has had time to open another one: requests do not end with it.
     pub(super) fn end_load(&mut self, group: &str, stream: u64, now: Timestamp) {
         if !self.loads.contains_key(&stream) {
-            // It told nothing, so there is nothing to keep.
             return;
         }
         self.ended.insert(stream, (group.into(), now));
@@ -268,7 +261,6 @@ impl SessionLedger {
         }
     }
 
-    /// Forgets what streams of load reports told that ended long ago.
     pub(super) fn forget_loads(&mut self, now: Timestamp) {
         let loads = &mut self.loads;
         self.ended.retain(|stream, (_, ended)| {
@@ -280,7 +272,7 @@ impl SessionLedger {
         });
     }
 
-    /// What is known of backends that have changed after so many changes, up to the limit, and all else.
+    /// The backends that changed after `changes`, up to the limit, and all the rest.
     pub(super) fn after(&self, changes: u64) -> ReplicaKnowledge {
         let accounts = self.accounts.iter().flat_map(|(host, accounts)| {
             let accounts = accounts.iter().filter(|(_, account)| account.changed > changes);
@@ -333,7 +325,7 @@ impl SessionLedger {
         told
     }
 
-    /// Takes in what another replica knows, as far as Envoys could tell it here. Returns whether that was all.
+    /// Adds another replica's knowledge, within what Envoys could report here. Returns whether that was all.
     pub(super) fn receive_replica(
         &mut self,
         name: &str,
@@ -401,7 +393,6 @@ impl SessionLedger {
         *count = count.saturating_add(sessions);
     }
 
-    /// Forgets backends whose last session is over.
     pub(super) fn forget(&mut self, now: Timestamp) {
         self.forgot = now;
         let mut by_namespace: HashMap<Text, usize> = HashMap::new();
@@ -420,7 +411,7 @@ impl SessionLedger {
         self.incomplete.retain(|_, until| *until > now);
     }
 
-    /// The clock was set. Nothing was used after now, and Envoys tell again what could not be counted.
+    /// The clock was set. Nothing was used after now, and Envoys report uncounted sessions again.
     pub(super) fn set_clock(&mut self, now: Timestamp) {
         self.incomplete.clear();
         for account in self.accounts.values_mut().flat_map(BTreeMap::values_mut) {
@@ -428,7 +419,6 @@ impl SessionLedger {
         }
     }
 
-    /// What is known of a host.
     pub(super) fn summary(&self, host: HostKey, now: Timestamp) -> HostSummary {
         let mut summary = HostSummary {
             incomplete: self.incomplete.get(&host).is_some_and(|until| *until > now),
@@ -447,8 +437,7 @@ impl SessionLedger {
         summary
     }
 
-    /// The sessions of a host that Envoys of this group told of, without those that moved elsewhere, and the longest of
-    /// their idle bounds.
+    /// The sessions of a host for this group, without moved ones, and the longest of their idle bounds.
     pub(super) fn staying(&self, host: HostKey, group: &str, now: Timestamp) -> (u64, Duration) {
         let accounts = self.accounts.get(&host).into_iter().flatten();
         let of_group = accounts.filter(|((_, of), _)| **of == *group);
@@ -462,19 +451,16 @@ impl SessionLedger {
         (living.saturating_sub(left), longest)
     }
 
-    /// Requests in flight, by host.
     pub(super) fn streams(&self) -> HashMap<HostKey, u64> {
         streams(self.loads.values().chain(self.loads_of_others.values()))
     }
 
-    /// Requests in flight to a host.
     pub(super) fn streams_of(&self, host: HostKey) -> u64 {
         let loads = self.loads.values().chain(self.loads_of_others.values());
         let loads = loads.filter_map(|loads| loads.get(&host));
         loads.fold(0, |sum, in_flight| sum.saturating_add(*in_flight))
     }
 
-    /// How many sessions did not go on where they were, by reason.
     pub(super) fn moves(&self) -> BTreeMap<String, u64> {
         let mut all = self.moves.clone();
         for (reason, sessions) in self.moves_of_others.values().flatten() {
@@ -484,7 +470,6 @@ impl SessionLedger {
         all
     }
 
-    /// The hosts that have sessions or streams.
     pub(super) fn hosts(&self) -> HashSet<HostKey> {
         let lived = self.accounts.keys().copied();
         let loads = self.loads.values().chain(self.loads_of_others.values());
@@ -494,12 +479,12 @@ impl SessionLedger {
     }
 }
 
-/// When a backend was used last. Nobody's clock, or lie, keeps it busy for longer than its idle bound.
+/// Bounded, so that no clock or lie keeps a backend busy for longer than its idle bound.
 fn last_use(change: &BackendReport, found: &ReportedBackend) -> Timestamp {
     Timestamp::from_unix_millis(change.last_use).min(found.used_by)
 }
 
-/// A host, as reports have it. Replicas name the cluster besides.
+/// As reports name a host. Replicas name the cluster besides.
 fn backend((_, host): HostKey, live_for: u32) -> Backend {
     Backend {
         destination: Destination([0; 4]),
@@ -538,7 +523,7 @@ mod tests {
         (ClusterId([last; 16]), ([10, 0, 0, last], 80).into())
     }
 
-    /// A stream of a group that told of a request at a host has ended.
+    /// Ends a group's stream that reported a request at a host.
     fn end(ledger: &mut SessionLedger, stream: usize, group: &str, last: u8) {
         ledger.loads.insert(stream as u64, HashMap::from([(host(last), 1)]));
         ledger.end_load(group, stream as u64, Timestamp::from_unix_millis(1_000_000));

@@ -1,13 +1,12 @@
-//! Where sessions live: what Envoys tell of sessions and streams, put together.
+//! Where sessions live: the registry of reports on sessions and streams. See `design/sessions-counted.md`.
 //!
-//! - `claims`: how much of a report is believed.
-//! - `ledger`: the reports, by backend. `account`: of one of them. `places`: which pods the backends are.
-//! - `attendance`: which Envoys report, and which do not. `strays`: backends that are not known yet.
-//!   `gaps`: in words.
-//! - `replica`: what replicas tell each other, and how they know that it is one. `peers`: asks them.
+//! - `claims`: limits of what a report may claim.
+//! - `ledger`: reports by backend, with an `account` for each. `places`: which pods the backends are.
+//! - `attendance`: which Envoys report. `strays`: backends that are not known yet. `gaps`: both in words.
+//! - `replica`: the messages between replicas, with their seals. `peers`: reads them.
 //! - `clock`: notices that the clock was set.
-//! - `pods`: all together, for people, metrics and other replicas.
-//! - `balance`: how many sessions may move, so that new pods get their share. `simulation`: what becomes of it.
+//! - `pods`: the sum, for people, metrics and other replicas.
+//! - `balance`: how many sessions may move to new pods. `simulation`: its effect over hours.
 
 mod account;
 mod attendance;
@@ -52,22 +51,22 @@ use places::{BackendPlaces, ClusterId};
 pub(crate) use pods::{OwnSessions, PodSessions, PodState, SessionCounts};
 pub(crate) use replica::{AnswerSealing, ChangesAfter, ReplicaKnowledge};
 
-/// What is known of sessions. Clones are handles of the same.
+/// A shared handle of what is known of sessions.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionRegistry {
     content: Arc<Mutex<RegistryState>>,
-    /// What lived where, and when that was.
+    /// The last counts, and their time.
     recent: Arc<Mutex<Option<RecentReports>>>,
 }
 
 type RecentReports = (Instant, Arc<SessionCounts>);
 
-/// How long what lived where may be shown: it takes a while to find out.
+/// How long a result may be shown, because it is expensive.
 const RECENT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 struct RegistryState {
-    /// Which memory this is: another one after a restart, and when the clock was set, so that Envoys tell everything
+    /// The id of this memory. Changes after a restart and after the clock was set, so that Envoys report everything
     /// again.
     memory: u64,
     process: u64,
@@ -75,9 +74,8 @@ struct RegistryState {
     forgot: u64,
     clock: Clock,
     sealing: Option<AnswerSealing>,
-    /// Since when anything is counted: when the first replica published. Until then, nothing that Envoys tell is taken.
+    /// When the first replica published. Before, no report is accepted.
     since: Option<Timestamp>,
-    /// Which Envoys are connected.
     envoys: Option<AckStatus>,
     attendance: ReporterAttendance,
     ledger: SessionLedger,
@@ -86,7 +84,6 @@ struct RegistryState {
 }
 
 impl SessionRegistry {
-    /// An empty one.
     pub(crate) fn new() -> Self {
         Self {
             content: Arc::new(Mutex::new(RegistryState::new())),
@@ -94,7 +91,6 @@ impl SessionRegistry {
         }
     }
 
-    /// The content, and what the clock shows.
     fn content_now(&self) -> (MutexGuard<'_, RegistryState>, Timestamp) {
         let (mut content, now) = (self.content(), now());
         content.observe_clock(now, Instant::now());
@@ -106,10 +102,10 @@ impl SessionRegistry {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in what an Envoy of a group tells. Returns which memory it is in, and which sessions may move.
+    /// Takes in an Envoy's report. Returns the id of the memory, and which sessions may move.
     ///
     /// # Errors
-    /// If nothing is published for the group yet, so that its meaning is not known. Envoys tell it again.
+    /// If nothing is published for the group yet. Envoys report it again.
     pub(crate) fn receive(&self, group: &str, told: NodeReport) -> Result<Answer, String> {
         let (mut content, now) = self.content_now();
         let content = &mut *content;
@@ -141,7 +137,7 @@ impl SessionRegistry {
         })
     }
 
-    /// The clusters whose sessions may move to another pod.
+    /// Sets the clusters whose sessions may move to another pod.
     pub(crate) fn rebalance<'a>(&self, clusters: impl Iterator<Item = &'a ClusterName>) {
         let content = &mut *self.content();
         content
@@ -149,34 +145,31 @@ impl SessionRegistry {
             .allow(&clusters.map(ClusterId::of).collect(), &content.places);
     }
 
-    /// How many replicas answer Envoys, and the processes of those that are known. They divide the budgets.
+    /// Sets how many replicas divide the budgets, and the processes of the known ones.
     pub(crate) fn share(&self, replicas: usize, processes: impl Iterator<Item = u64>) {
         let content = &mut *self.content();
         let before = processes.filter(|process| *process < content.process);
         content.balance.share(replicas, before.count());
     }
 
-    /// Compares who tells anything with the Envoys that are connected.
     pub(crate) fn follow_envoys(&self, envoys: AckStatus) {
         self.content().envoys = Some(envoys);
     }
 
-    /// The other replicas that should answer; `None`: unknown.
+    /// Sets the other replicas that should answer; `None`: unknown.
     pub(crate) fn expect<'a>(&self, replicas: Option<impl Iterator<Item = &'a String>>) {
         self.content().attendance.expect(replicas, now());
     }
 
-    /// Another replica did not answer.
     pub(crate) fn record_missing_replica(&self, name: &str, why: &str) {
         self.content().attendance.answered(name, Err(why.to_owned()));
     }
 
-    /// By what the other replicas know this one.
     pub(crate) fn seal_by(&self, sealing: AnswerSealing) {
         self.content().sealing = Some(sealing);
     }
 
-    /// The answer to another replica's question; `None` if it could not be believed.
+    /// The answer to another replica; `None` without a seal.
     pub(crate) fn answer(&self, query: &str) -> Option<Vec<u8>> {
         let (after, question) = ChangesAfter::of_query(query);
         let told = self.replica(after);
@@ -184,7 +177,6 @@ impl SessionRegistry {
         sealing.seal(question, &told)
     }
 
-    /// What this replica knows, as far as it came after these changes.
     fn replica(&self, after: ChangesAfter) -> ReplicaKnowledge {
         let content = self.with_envoys();
         let after = if after.process == content.process {
@@ -201,17 +193,17 @@ impl SessionRegistry {
         }
     }
 
-    /// Takes in what another replica knows. Returns whether that was all.
+    /// Returns whether that was all.
     ///
     /// # Errors
-    /// If it says what no replica says.
+    /// If no replica can know it.
     pub(crate) fn receive_replica(&self, name: &str, told: ReplicaKnowledge) -> Result<bool, String> {
         let (mut content, now) = self.content_now();
         let content = &mut *content;
         told.check(now)?;
         // All replicas that know the same are one memory.
         content.memory = content.memory.min(told.memory);
-        // One that has not published yet tells 0.
+        // 0: not published yet.
         let since = (told.since > 0).then(|| Timestamp::from_unix_millis(told.since));
         content.since = [content.since, since].into_iter().flatten().min();
         content.attendance.receive_replica(name, told.envoys);
@@ -223,8 +215,7 @@ impl SessionRegistry {
         Ok(content.ledger.receive_replica(name, told, &content.places, now))
     }
 
-    /// Another number when other replicas have to tell everything again: this one has forgotten it, or knows hosts that
-    /// it did not.
+    /// Changes when other replicas have to send everything again: this one has forgotten it, or knows new hosts.
     pub(crate) fn replica_wants(&self) -> ReplicaWants {
         let content = self.content();
         ReplicaWants {
@@ -233,13 +224,13 @@ impl SessionRegistry {
         }
     }
 
-    /// Forgets the requests in flight that replicas told which are gone: their Envoys tell others.
+    /// Forgets the load reports of replicas that are gone: their Envoys report to others.
     pub(crate) fn forget_loads_of_others(&self, is_there: impl Fn(&str) -> bool) {
         self.content().ledger.forget_loads_of_others(is_there);
     }
 
-    /// What changed of the published clusters, and their endpoints. It is one step: what Envoys tell of an endpoint
-    /// that is not known is not taken.
+    /// Applies changes of published clusters with their endpoints, in one step: reports on unknown endpoints are not
+    /// taken.
     pub(crate) fn publish<'a>(
         &self,
         changed: impl Iterator<Item = PublishedCluster<'a>>,
@@ -256,7 +247,6 @@ impl SessionRegistry {
         content.attendance.strays.request_resync(&content.places, now);
     }
 
-    /// The endpoints of a cluster.
     pub(crate) fn observe(&self, cluster: &ClusterName, endpoints: &[Endpoint]) {
         let (mut content, now) = self.content_now();
         let content = &mut *content;
@@ -264,7 +254,6 @@ impl SessionRegistry {
         content.attendance.strays.request_resync(&content.places, now);
     }
 
-    /// Forgets what is over.
     pub(crate) fn forget(&self) {
         let (mut content, now) = self.content_now();
         content.forget(now);
@@ -273,12 +262,10 @@ impl SessionRegistry {
         recent.take_if(|(at, _)| at.elapsed() >= RECENT);
     }
 
-    /// The Services that are published.
     pub(crate) fn services(&self) -> BTreeSet<ObjectName> {
         self.content().places.services()
     }
 
-    /// What lives where now.
     pub(crate) fn sessions(&self) -> SessionCounts {
         let mut content = self.with_envoys();
         let now = now();
@@ -286,15 +273,15 @@ impl SessionRegistry {
         pods::sessions(&content, now)
     }
 
-    /// What lives now at the pod that has an address. `namespace`: the pod's, if it says so.
+    /// Sessions of the pod at an address. `namespace`: the pod's, if known.
     pub(crate) fn at(&self, address: IpAddr, namespace: Option<&str>) -> OwnSessions {
         pods::own(&self.with_envoys(), address, namespace, now())
     }
 
-    /// The content, which knows the Envoys that are connected now.
+    /// The content, with the Envoys that are connected now.
     fn with_envoys(&self) -> MutexGuard<'_, RegistryState> {
         let envoys = self.content().envoys.clone();
-        // What holds the locks of xDS may wait for this one.
+        // Outside our lock: a holder of the locks of xDS may wait for it.
         let connected = envoys.as_ref().map(connected);
         let (mut content, now) = self.content_now();
         if let Some(connected) = connected {
@@ -304,7 +291,7 @@ impl SessionRegistry {
         content
     }
 
-    /// What lived where within the last second. It is found out once for all who ask.
+    /// The sessions as of the last second, counted once for all callers.
     pub(crate) fn recent(&self) -> Arc<SessionCounts> {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((at, sessions)) = &*recent
@@ -357,8 +344,8 @@ impl RegistryState {
         }
     }
 
-    /// If the clock was set, all must report everything again: what was forgotten by a wrong clock is not known, and
-    /// what came under one is in the wrong place.
+    /// After the clock was set, everything must be reported again: a wrong clock has forgotten some and misplaced the
+    /// rest.
     fn observe_clock(&mut self, now: Timestamp, steady: Instant) {
         if !self.clock.observe(now, steady) {
             return;
@@ -400,17 +387,15 @@ impl RegistryState {
     }
 }
 
-/// What other replicas have to tell again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReplicaWants {
-    /// Everything, if it is another number.
+    /// Another number: everything.
     everything: u64,
-    /// What was not known here, if it is another number.
+    /// Another number: what was unknown here.
     unknown: u64,
 }
 
-/// Another memory than this one, and a lower number, so that all replicas take it over. There are more of them than
-/// clocks are set.
+/// A lower number, so that all replicas take it over. There are more of them than clocks are set.
 fn another_memory(memory: u64) -> u64 {
     let step = (memory >> 10).max(1);
     let random = getrandom::u64().unwrap_or_default() % step;

@@ -1,4 +1,4 @@
-//! Reads what the other replicas know, again and again.
+//! Reads the other replicas' knowledge of sessions.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,15 +14,14 @@ use super::replica::{AnswerSealing, ChangesAfter, ReplicaKnowledge};
 use super::{ReplicaWants, SessionRegistry};
 use crate::cluster::reconcile::replicas::{ReplicaReport, ReplicaReports, ReplicaView};
 
-/// How often the other replicas are asked.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How long an answer may take.
+/// The time limit of an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The most bytes of an answer. A replica that has more to tell says so, and is asked again.
+/// The most bytes of an answer. The rest comes with later ones.
 const LIMIT: usize = 32 << 20;
-/// How many answers are read at once. The rest comes an interval later.
+/// Answers that are read at once. The rest comes an interval later.
 const ANSWERS: usize = 16;
-/// How long a replica is not asked for everything again because there are new hosts.
+/// The least time between two full answers because of new hosts.
 const REST: Duration = Duration::from_secs(10);
 
 /// Runs for ever.
@@ -37,7 +36,7 @@ pub(crate) async fn follow(registry: SessionRegistry, mut replicas: ReplicaRepor
     loop {
         tokio::time::sleep(INTERVAL).await;
         peers.registry.forget();
-        // Silent replicas may still be there, but say nothing new.
+        // Silent replicas may still exist, but send nothing new.
         let view = replicas.others();
         peers
             .registry
@@ -79,23 +78,21 @@ struct PeerReplicas {
     client: Client<HttpConnector, Body>,
     sealing: AnswerSealing,
     registry: SessionRegistry,
-    /// By the replica's name.
     states: BTreeMap<String, PeerState>,
 }
 
-/// What is known of another replica.
 #[derive(Debug, Clone, Copy)]
 struct PeerState {
     after: ChangesAfter,
-    /// Whether all that it told could be taken in.
+    /// Whether all of it could be taken in.
     is_all: bool,
-    /// What was wanted when it began to tell everything, and when that was.
+    /// What was wanted when it began to send everything, and when that was.
     wants: ReplicaWants,
     since: Instant,
 }
 
 impl PeerState {
-    /// Whether what came before stays valid.
+    /// Whether the changes before stay valid.
     fn holds(&self, wants: ReplicaWants) -> bool {
         let may_take_more = !self.is_all && self.wants.unknown != wants.unknown && self.since.elapsed() >= REST;
         self.wants.everything == wants.everything && !may_take_more
@@ -103,7 +100,6 @@ impl PeerState {
 }
 
 impl PeerReplicas {
-    /// Takes in what a replica has to tell.
     async fn read(&mut self, name: &str, address: SocketAddr) -> Result<(), String> {
         for _ in 0..ANSWERS {
             let wants = self.registry.replica_wants();
@@ -113,7 +109,7 @@ impl PeerReplicas {
             let told = asked.map_err(|_| "no answer in time".to_owned())??;
             let (process, changes, more) = (told.process, told.changes, told.more);
             let is_all = self.registry.receive_replica(name, told)?;
-            // Another process tells everything.
+            // Another process sends everything.
             let before = before.filter(|known| known.after.process == process);
             let known = PeerState {
                 after: ChangesAfter { process, changes },
@@ -131,7 +127,7 @@ impl PeerReplicas {
 
     async fn fetch(&self, name: &str, address: SocketAddr, after: ChangesAfter) -> Result<ReplicaKnowledge, String> {
         let failed = |error: &dyn std::fmt::Display| error.to_string();
-        // It is not known before, so no answer can be ready.
+        // Unpredictable, so no answer can be prepared.
         let question = getrandom::u64().map_err(|error| failed(&error))?;
         let uri = format!("http://{address}/sessions/replica?{}", after.query(question));
         let request = Request::get(uri).body(Body::empty()).map_err(|error| failed(&error))?;
@@ -145,8 +141,7 @@ impl PeerReplicas {
     }
 }
 
-/// The replicas that serve Envoys. Where the pages of one are is not known any more if it has ended, or its Envoys are
-/// elsewhere.
+/// The replicas that serve Envoys. An ended replica's pages have no known address, or its Envoys are elsewhere.
 fn there(view: &ReplicaView) -> impl Iterator<Item = (&String, &ReplicaReport)> {
     view.iter()
         .filter(|(_, said)| said.pages.is_some() || !said.envoys.is_empty())

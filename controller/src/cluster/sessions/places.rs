@@ -1,4 +1,4 @@
-//! Which pods the backends are that Envoys tell of.
+//! The pods of reported backends.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
@@ -15,11 +15,11 @@ use limpet_model::endpoints::{Endpoint, EndpointState};
 use limpet_model::graph::ClusterName;
 use sha2::{Digest as _, Sha256};
 
-/// How long an Envoy may not have what is published: former idle bounds count for that long at least.
+/// How long an Envoy may lack what is published: former idle bounds count for that long at least.
 const LAG: Duration = Duration::from_secs(600);
 
 /// Clusters with the same sessions: half a hash of the base of their names. Tokens and reports name clusters by four
-/// bytes, which a Service can be named to share with another one. Sixteen cannot be met.
+/// bytes, and an attacker can name a Service to collide with another. Sixteen are too many for that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ClusterId(pub(super) [u8; 16]);
 
@@ -33,38 +33,35 @@ impl ClusterId {
     }
 }
 
-/// A host of a cluster.
 pub(super) type HostKey = (ClusterId, SocketAddr);
 
-/// A published cluster, and the Gateways that have it; none, if it is published no longer.
+/// A published cluster with its Gateways; without any, it is unpublished.
 #[derive(Debug)]
 pub(crate) struct PublishedCluster<'a> {
     pub(crate) cluster: &'a ClusterName,
     pub(crate) service: &'a ObjectName,
-    /// By Gateway, the idle bounds of the sessions that its routes lead there, in whole seconds.
+    /// By Gateway, the idle bounds of the sessions of its routes, in whole seconds.
     pub(crate) gateways: Vec<(&'a ObjectName, BTreeSet<u32>)>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct BackendPlaces {
-    /// How many clusters a group of Envoys has.
+    /// How many clusters each group of Envoys has.
     groups: BTreeMap<Arc<str>, usize>,
-    /// What is published.
     clusters: BTreeMap<ClusterName, ClusterBounds>,
     served: HashMap<ClusterId, PublishedService>,
-    /// The clusters that reports may mean.
+    /// The clusters that a report may mean.
     by_destination: HashMap<Destination, BTreeSet<ClusterId>>,
-    /// Of which there may be something to forget, so that only these have to be looked at.
+    /// Only these may have something to forget.
     pub(super) ageing: BTreeSet<ClusterId>,
-    /// How often hosts or idle bounds became known that were not.
+    /// How often new hosts or idle bounds became known.
     additions: u64,
 }
 
-/// A published cluster.
 #[derive(Debug)]
 struct ClusterBounds {
     id: ClusterId,
-    /// The idle bounds, by the group of Envoys that have it.
+    /// Idle bounds by group of Envoys.
     groups: FewMap<Arc<str>, Box<[u32]>>,
 }
 
@@ -73,27 +70,26 @@ struct ClusterBounds {
 pub(super) struct PublishedService {
     pub(super) service: ObjectName,
     pub(super) destination: Destination,
-    /// By the group of Envoys that have it.
+    /// By group of Envoys.
     groups: FewMap<Arc<str>, IdleBounds>,
     pub(super) hosts: FewMap<SocketAddr, BackendHost>,
 }
 
-/// The idle bounds that a group of Envoys may count sessions by.
+/// The idle bounds by which a group may count sessions.
 #[derive(Debug, Default)]
 struct IdleBounds {
     /// Whether the Envoys have the cluster.
     is_given: bool,
-    /// Since when it is a former one; `None`: it is not.
+    /// Since when each is a former one; `None`: published.
     former: FewMap<u32, Option<Timestamp>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BackendHost {
     pub(super) pod: Option<Arc<str>>,
-    /// The uid of the pod.
+    /// The pod's uid.
     pub(super) owner: Option<Arc<str>>,
     pub(super) standing: BackendStanding,
-    /// Since when it is no backend.
     gone_since: Option<Timestamp>,
 }
 
@@ -102,14 +98,14 @@ pub(super) struct BackendHost {
 pub(super) enum BackendStanding {
     Ready,
     Draining,
-    /// None: it is no endpoint any more.
+    /// No sessions: no endpoint.
     Gone,
-    /// None: no route leads to its Service any more, so its endpoints are not looked at.
+    /// No sessions: no route leads to its Service, so its endpoints are not known.
     Unrouted,
 }
 
 impl BackendStanding {
-    /// Why sessions did not go on at a backend like this.
+    /// Why sessions moved away from such a backend.
     pub(super) fn reason(self) -> &'static str {
         match self {
             Self::Ready => "unavailable",
@@ -119,29 +115,27 @@ impl BackendStanding {
     }
 }
 
-/// What an Envoy tells of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ReportedBackend {
     pub(super) host: HostKey,
-    /// The Service's namespace.
     pub(super) namespace: Text,
     pub(super) group: Arc<str>,
     pub(super) standing: BackendStanding,
-    /// Until when it may have been used: no report keeps a pod that is gone alive.
+    /// The latest possible use: no report keeps a pod that is gone alive.
     pub(super) used_by: Timestamp,
-    /// Whether sessions there may have this idle bound, and the longest that they may have, in seconds.
+    /// Whether sessions there may have this idle bound, and the longest one, in seconds.
     pub(super) has_bound: bool,
     pub(super) longest: u32,
 }
 
-/// A reason of the filter's; `None` if it has no such word. So no report invents labels of metrics.
+/// The filter's reason; `None` if it has no such word, so that no report invents labels of metrics.
 pub(super) fn known_reason(word: &str) -> Option<&'static str> {
     let refused = RequestOutcome::all().filter(|outcome| matches!(outcome, RequestOutcome::Refused(_)));
     let refused = refused.map(RequestOutcome::word);
     refused.chain(["moved"]).find(|known| *known == word)
 }
 
-/// The same for what replicas tell each other.
+/// The same for reports of replicas.
 pub(super) fn known_move(word: &str) -> Option<&'static str> {
     let standings = [BackendStanding::Ready, BackendStanding::Draining, BackendStanding::Gone];
     let of_pods = standings.into_iter().map(BackendStanding::reason);
@@ -150,7 +144,6 @@ pub(super) fn known_move(word: &str) -> Option<&'static str> {
 }
 
 impl IdleBounds {
-    /// These are published. Returns whether one is new.
     fn publish(&mut self, bounds: &[u32]) -> bool {
         let mut is_new = false;
         for bound in bounds {
@@ -159,7 +152,6 @@ impl IdleBounds {
         is_new
     }
 
-    /// None of them is published any more.
     fn leave(&mut self, now: Timestamp) {
         for former in self.former.values_mut() {
             former.get_or_insert(now);
@@ -181,13 +173,12 @@ impl IdleBounds {
     }
 }
 
-/// Whether an Envoy may have an idle bound that is not published any more.
+/// Whether an Envoy may still have this former bound.
 fn stays(bound: u32, since: Timestamp, now: Timestamp) -> bool {
     now.since(since) <= Duration::from_secs(u64::from(bound)).max(LAG)
 }
 
 impl BackendPlaces {
-    /// Takes in what changed of the published clusters.
     pub(super) fn publish<'a>(&mut self, changed: impl Iterator<Item = PublishedCluster<'a>>, now: Timestamp) {
         let mut ids = BTreeSet::new();
         for published in changed {
@@ -212,14 +203,14 @@ impl BackendPlaces {
             self.clusters
                 .insert(published.cluster.clone(), ClusterBounds { id, groups });
         }
-        // Clusters of one base are given at once.
+        // Each base once.
         let bases: BTreeMap<ClusterId, &ClusterName> = ids.into_iter().collect();
         for (id, cluster) in bases {
             self.publish_cluster(id, cluster, now);
         }
     }
 
-    /// One more cluster of a group. Returns its name, which all of its clusters share.
+    /// Counts one more cluster of a group. Returns the shared name of the group.
     fn enter(&mut self, group: &str) -> Arc<str> {
         let known = self.groups.get_key_value(group).map(|(known, _)| Arc::clone(known));
         let group = known.unwrap_or_else(|| group.into());
@@ -239,8 +230,7 @@ impl BackendPlaces {
         }
     }
 
-    /// Gives the groups of Envoys what they have of one base. A route may lead to one cluster of it, and another route
-    /// to another.
+    /// Sets the groups of one base. Routes may lead to different clusters of it.
     fn publish_cluster(&mut self, id: ClusterId, cluster: &ClusterName, now: Timestamp) {
         let Some(served) = self.served.get_mut(&id) else {
             return;
@@ -309,7 +299,7 @@ impl BackendPlaces {
         }
     }
 
-    /// The clock was set: what is gone or former is so since now.
+    /// The clock was set: the age of all that is gone or former begins now.
     pub(super) fn set_clock(&mut self, now: Timestamp) {
         for served in self.served.values_mut() {
             let hosts = served.hosts.values_mut().filter_map(|host| host.gone_since.as_mut());
@@ -318,13 +308,11 @@ impl BackendPlaces {
         }
     }
 
-    /// The Services that are published.
     pub(super) fn services(&self) -> BTreeSet<ObjectName> {
         let published = self.clusters.values().filter_map(|of| self.served.get(&of.id));
         published.map(|served| served.service.clone()).collect()
     }
 
-    /// The Gateways that anything is published for.
     pub(super) fn groups(&self) -> impl Iterator<Item = &str> {
         self.groups.keys().map(|group| &**group)
     }
@@ -334,13 +322,11 @@ impl BackendPlaces {
         self.groups.contains_key(group)
     }
 
-    /// How often something became known that reports may be about.
     pub(super) fn additions(&self) -> u64 {
         self.additions
     }
 
-    /// What an Envoy of this group tells of; nothing if it was never given it. Of several clusters that a report may
-    /// mean, those that have the host: hardly ever more than one.
+    /// The backends that a report of this group may mean; none if the group never had it. More than one is rare.
     pub(super) fn resolve(&self, group: &str, backend: Backend, now: Timestamp) -> Vec<ReportedBackend> {
         let clusters = self.by_destination.get(&backend.destination).into_iter().flatten();
         let found = clusters.filter_map(|id| self.resolve_in(*id, group, backend, now));
@@ -369,19 +355,17 @@ impl BackendPlaces {
         })
     }
 
-    /// Whether a group has another cluster that reports and budgets would call the same.
+    /// Whether a group has another cluster with the same destination in reports and budgets.
     pub(super) fn is_ambiguous(&self, group: &str, destination: Destination) -> bool {
         let clusters = self.by_destination.get(&destination).into_iter().flatten();
         clusters.filter(|id| self.published_to(group, **id).is_some()).count() > 1
     }
 
-    /// The longest idle bound that sessions of a group may have, in seconds.
     pub(super) fn longest_of(&self, group: &str) -> u32 {
         let bounds = self.served.values().filter_map(|served| served.groups.get(group));
         bounds.map(IdleBounds::longest).max().unwrap_or_default()
     }
 
-    /// The longest idle bound that sessions of a cluster may have, in seconds.
     pub(super) fn longest(&self, id: ClusterId) -> u32 {
         let groups = self
             .served
@@ -396,7 +380,6 @@ impl BackendPlaces {
         served.is_some_and(|served| served.hosts.contains_key(&host))
     }
 
-    /// A Service that the Envoys of a group were given.
     pub(super) fn published_to(&self, group: &str, id: ClusterId) -> Option<&PublishedService> {
         let served = self.served.get(&id)?;
         let bounds = served.groups.get(group)?;
@@ -407,7 +390,7 @@ impl BackendPlaces {
         self.served.iter()
     }
 
-    /// Forgets hosts that are gone and are none of these, and idle bounds that no Envoy has any more.
+    /// Forgets gone hosts without sessions, and idle bounds that no Envoy has any more.
     pub(super) fn forget(&mut self, lived: &HashSet<HostKey>, now: Timestamp) {
         for id in std::mem::take(&mut self.ageing) {
             let Some(served) = self.served.get_mut(&id) else {
@@ -440,12 +423,11 @@ impl PublishedService {
         &self.service.namespace
     }
 
-    /// Whether any Envoys have it.
     fn is_published(&self) -> bool {
         self.groups.values().any(|bounds| bounds.is_given)
     }
 
-    /// Whether it, a host or an idle bound of it is a former one.
+    /// Whether anything of it is former: itself, a host or an idle bound.
     fn is_ageing(&self) -> bool {
         let mut bounds = self.groups.values().flat_map(|bounds| bounds.former.values());
         !self.is_published() || bounds.any(Option::is_some) || !self.hosts.values().all(BackendHost::is_backend)
@@ -458,14 +440,12 @@ impl PublishedService {
         });
     }
 
-    /// The Gateways whose Envoys have it.
     pub(super) fn groups(&self) -> impl Iterator<Item = &str> {
         self.groups.keys().map(|group| &**group)
     }
 }
 
 impl BackendHost {
-    /// Whether it may have sessions.
     pub(super) fn is_backend(&self) -> bool {
         matches!(self.standing, BackendStanding::Ready | BackendStanding::Draining)
     }

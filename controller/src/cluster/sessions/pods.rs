@@ -1,5 +1,3 @@
-//! The sessions of pods.
-
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -15,21 +13,19 @@ use super::gaps::CountGaps;
 use super::ledger::HostSummary;
 use super::places::{BackendHost, BackendPlaces, BackendStanding, ClusterId, HostKey, PublishedService};
 
-/// All sessions that are known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct SessionCounts {
-    /// Since when sessions are counted; `None`: they are not yet.
+    /// Since when sessions are counted; `None`: not yet.
     #[serde(serialize_with = "rfc_3339_or_null")]
     pub(crate) since: Option<Timestamp>,
     #[serde(flatten)]
     pub(crate) gaps: CountGaps,
     /// Sorted by namespace, Service and name.
     pub(crate) pods: Vec<PodSessions>,
-    /// How many sessions did not go on where they were, by reason.
+    /// Moved sessions by reason.
     pub(crate) moves: BTreeMap<String, u64>,
 }
 
-/// The sessions of a pod, as a backend of a Service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PodSessions {
@@ -37,7 +33,7 @@ pub(crate) struct PodSessions {
     pub(crate) service: String,
     /// The name of the pod; the address, if it is no pod's.
     pub(crate) pod: String,
-    /// The pod's uid, if an EndpointSlice says it. Pods of one name have several.
+    /// Tells pods of one name apart. From the EndpointSlice.
     #[serde(serialize_with = "text_or_nothing", skip_serializing_if = "Option::is_none")]
     pub(crate) uid: Option<Arc<str>>,
     /// One of its addresses, with the port.
@@ -47,14 +43,14 @@ pub(crate) struct PodSessions {
     pub(crate) sessions: usize,
     /// Requests in flight, including `WebSocket`s.
     pub(crate) streams: u64,
-    /// Requests of sessions since the controllers started, or the first one after a time without any.
+    /// Requests of sessions since the controllers started, or since the pod was last unused.
     pub(crate) requests: u64,
     #[serde(serialize_with = "rfc_3339_or_null")]
     pub(crate) last_use: Option<Timestamp>,
     /// When the oldest session began here.
     #[serde(serialize_with = "rfc_3339_or_null")]
     pub(crate) oldest: Option<Timestamp>,
-    /// Why there may be more than these.
+    /// Why there may be more.
     #[serde(flatten)]
     pub(crate) gaps: CountGaps,
 }
@@ -63,18 +59,17 @@ pub(crate) struct PodSessions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum PodState {
-    /// New ones.
+    /// New ones and those that it has.
     Ready,
-    /// Those that it has.
+    /// Only those that it has.
     Draining,
-    /// None: it is no endpoint any more.
+    /// No sessions: no endpoint.
     Gone,
-    /// None: no route leads to its Service any more.
+    /// No sessions: no route leads to its Service.
     Unrouted,
 }
 
 impl PodState {
-    /// Whether it is an endpoint of a Service that a route leads to.
     pub(crate) fn is_backend(self) -> bool {
         matches!(self, Self::Ready | Self::Draining)
     }
@@ -101,7 +96,6 @@ fn rfc_3339_or_null<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> R
     time.map(time_format::exact).serialize(serializer)
 }
 
-/// What lives at the pod that asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct OwnSessions {
     /// Whether the address is a backend's.
@@ -114,7 +108,6 @@ pub(crate) struct OwnSessions {
     pub(crate) gaps: CountGaps,
 }
 
-/// What is known now.
 pub(super) fn sessions(content: &RegistryState, now: Timestamp) -> SessionCounts {
     let RegistryState { ledger, places, .. } = content;
     let streams = ledger.streams();
@@ -128,7 +121,7 @@ pub(super) fn sessions(content: &RegistryState, now: Timestamp) -> SessionCounts
                 .as_ref()
                 .map_or_else(|| address.to_string(), ToString::to_string);
             let (namespace, service) = (served.service.namespace.as_str(), served.service.name.as_str());
-            // Another pod of the same name has sessions of its own.
+            // Another pod of the same name has its own sessions.
             let identity = match &host.owner {
                 Some(uid) => Cow::Borrowed(&**uid),
                 None => Cow::Owned(address.ip().to_string()),
@@ -168,10 +161,10 @@ pub(super) fn sessions(content: &RegistryState, now: Timestamp) -> SessionCounts
     }
 }
 
-/// What lives now at the pod that has an address. It may have others, of another family. `namespace`: the pod's, so
-/// that EndpointSlices of others do not count; `None`: all count.
+/// Sessions of the pod at an address. It may have others, of another family. `namespace`: the pod's, so that
+/// EndpointSlices of others do not count; `None`: all count.
 ///
-/// Any pod may ask, so all hosts are looked at in the pod's own namespaces only.
+/// Any pod may ask, so only hosts in its namespace are visited.
 pub(super) fn own(content: &RegistryState, ip: IpAddr, namespace: Option<&str>, now: Timestamp) -> OwnSessions {
     let gaps = GapsBy::new(content, now);
     let mut own = OwnSessions {
@@ -196,7 +189,7 @@ pub(super) fn own(content: &RegistryState, ip: IpAddr, namespace: Option<&str>, 
         own.sessions = own.sessions.saturating_add(sessions);
     }
     if !own.known {
-        // An Envoy may have told of it before it was known.
+        // An Envoy may have reported it before it was known.
         own.gaps.extend(&gaps.everywhere);
         let served = served(&content.places, namespace);
         served.for_each(|(_, served)| own.gaps.extend(&gaps.of(served)));
@@ -204,7 +197,7 @@ pub(super) fn own(content: &RegistryState, ip: IpAddr, namespace: Option<&str>, 
     own
 }
 
-/// What is published of a namespace's Services; of all, if there is none.
+/// The published Services of a namespace; all, without one.
 fn served<'p>(
     places: &'p BackendPlaces,
     namespace: Option<&str>,
@@ -213,7 +206,7 @@ fn served<'p>(
     served.filter(move |(_, served)| namespace.is_none_or(|own| served.service.namespace == own))
 }
 
-/// The hosts of the pod that has an address, in a namespace's Services.
+/// The hosts of the pod at an address, including those at its other addresses.
 fn hosts_of_pod<'p>(
     places: &'p BackendPlaces,
     ip: IpAddr,
@@ -226,7 +219,7 @@ fn hosts_of_pod<'p>(
         let hosts = served.hosts.range(first..=last);
         at_address.extend(hosts.map(|(address, host)| ((*cluster, *address), served, host)));
     }
-    // A former pod may have had the address. A namespace's EndpointSlices say nothing of the pods of another one.
+    // A former pod may have had the address. A namespace's EndpointSlices say nothing about the pods of another one.
     let reused: BTreeSet<&str> = at_address
         .iter()
         .filter(|(.., host)| host.is_backend() && host.owner.is_some())
@@ -261,7 +254,6 @@ fn count(of_host: &HostSummary) -> usize {
     usize::try_from(of_host.sessions).unwrap_or(usize::MAX)
 }
 
-/// Whether there are sessions that could not be counted.
 fn uncounted(of_host: &HostSummary) -> CountGaps {
     let mut gaps = CountGaps::default();
     if of_host.incomplete {
@@ -270,7 +262,6 @@ fn uncounted(of_host: &HostSummary) -> CountGaps {
     gaps
 }
 
-/// Why not everything is known, by what it is about.
 struct GapsBy<'a> {
     everywhere: CountGaps,
     by_group: BTreeMap<&'a str, CountGaps>,

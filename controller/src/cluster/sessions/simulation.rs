@@ -1,5 +1,5 @@
-//! What gentle rebalancing does to a Service over hours, without Envoys and in simulated time: the filter's own
-//! sessions, census and reports, and the budgets of [`super::balance`].
+//! Gentle rebalancing of a Service over hours in simulated time, without Envoys: the filter's own sessions, census and
+//! reports, with the budgets of [`super::balance`].
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -24,10 +24,9 @@ const SECOND: u64 = 1000;
 const MINUTE: u64 = 60 * SECOND;
 /// `rebalance` of the policy, in milliseconds.
 const UNUSED: u64 = 5 * MINUTE;
-/// How often Envoys report.
 const INTERVAL: u64 = 2 * SECOND;
 
-/// Numbers that look random (`SplitMix64`), the same in every run.
+/// Pseudorandom numbers (`SplitMix64`), the same in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -57,19 +56,19 @@ struct Client {
     used: u64,
 }
 
-/// A session that went to another pod although its own was there.
+/// A session that moved although its pod existed.
 struct Move {
     at: u64,
     unused: u64,
     to: SocketAddr,
-    /// How many sessions the other pod has with it.
+    /// Sessions of the new pod, this one included.
     load: usize,
 }
 
 struct Simulation {
     filter: Filter,
     envoys: Vec<Arc<Census>>,
-    /// The pod that load balancing of an Envoy chooses next.
+    /// The next pod of each Envoy's load balancing.
     turns: [usize; ENVOYS],
     /// Intervals without a report.
     idle: [u32; ENVOYS],
@@ -78,12 +77,12 @@ struct Simulation {
     /// A pod that Envoys take for unhealthy.
     unhealthy: Option<SocketAddr>,
     clients: Vec<Client>,
-    /// Who has the next request: a client, or an Envoy that reports.
+    /// The next request of each client, and the next report of each Envoy.
     next: BinaryHeap<Reverse<(u64, Event)>>,
     moves: Vec<Move>,
     dice: Dice,
     now: u64,
-    /// Which part of the requests is of a client that was not there before, in the place of another. In thousandths.
+    /// Thousandths of the requests that come from a new client, which replaces another.
     leaving: usize,
 }
 
@@ -248,7 +247,6 @@ impl Simulation {
         }
     }
 
-    /// How many sessions each pod has.
     fn load(&self) -> Vec<usize> {
         let mut load = BTreeMap::new();
         for host in self.clients.iter().filter_map(|client| client.host) {
@@ -264,7 +262,6 @@ impl Simulation {
         self.moves.iter().filter(|moved| moved.at > at).count()
     }
 
-    /// The most moves in any minute.
     fn most_in_a_minute(&self) -> usize {
         let in_minute_from = |start: &Move| {
             let within = |moved: &&Move| moved.at >= start.at && moved.at - start.at < MINUTE;
@@ -285,7 +282,6 @@ fn scaled_up(sessions: usize, rebalances: bool, leaving: usize) -> Simulation {
     simulation
 }
 
-/// The sessions of each pod, minutes after a scale-up.
 fn over_time(simulation: &mut Simulation, minutes: &[u64]) -> Vec<(u64, Vec<usize>, usize)> {
     let start = simulation.now;
     let row = |minute: &u64| {
@@ -311,7 +307,7 @@ fn new_pods_get_their_share_and_then_nobody_moves() {
     assert!(load.iter().all(within_share), "{load:?}");
     let (_, after, moved) = &rows[6];
     assert!(after.iter().all(within_share), "{after:?}");
-    // What is left is what few sessions more or less in a sketch make.
+    // The rest is the error of sketches.
     let later = moved - rows[4].2;
     assert!(later <= 40, "{later} moves in forty minutes, of 2000 sessions");
     simulation.run(15);
@@ -377,7 +373,7 @@ fn every_session_goes_to_the_pod_that_lacks_it() {
     }
 }
 
-/// Each of three Envoys learns that by a session, once in five minutes.
+/// Each of three Envoys learns it from a session, once in five minutes.
 /// Takes seconds: two hours of 200 sessions are simulated.
 #[test]
 fn a_pod_that_takes_no_session_costs_few_of_them() {

@@ -1,5 +1,5 @@
-//! Backends that Envoys reported before this replica knew them: an Envoy may have them from another replica. What they
-//! reported of them is not taken. Once one of them is known, the Envoys of its Gateway tell everything again.
+//! Backends that Envoys reported before this replica knew them: an Envoy may have them from another replica. Their
+//! reports are not taken. Once one of them is known, the Envoys of its Gateway report everything again.
 //!
 //! Each Gateway has a share, and each namespace's Gateways have one, so that the Envoys of one cannot fill another's.
 
@@ -15,17 +15,17 @@ use super::gaps::CountGaps;
 use super::places::BackendPlaces;
 use crate::settling::SETTLING;
 
-/// How many of them a Gateway may have. Where there are more, its sessions are known to be incomplete.
+/// The most strays of a Gateway. Beyond that, its sessions are incomplete.
 const SHARE: usize = 1000;
-/// How many of them the Gateways of a namespace may have.
+/// The most strays of a namespace's Gateways.
 const SHARE_OF_NAMESPACE: usize = 4 * SHARE;
-/// The longest time that an entry stays. The idle bound in a report is not to be trusted.
+/// The longest life of an entry, because reported idle bounds are not trusted.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
 #[derive(Debug, Default)]
 pub(super) struct StrayBackends {
     gateways: BTreeMap<String, GatewayStrays>,
-    /// How much was known when these were looked up last.
+    /// `BackendPlaces::additions` at the last lookup.
     additions: u64,
 }
 
@@ -33,17 +33,16 @@ pub(super) struct StrayBackends {
 struct GatewayStrays {
     /// Until when sessions there may live.
     backends: HashMap<Backend, Timestamp>,
-    /// The same of those that had no room.
+    /// The same of those without room.
     beyond: Option<Timestamp>,
-    /// How often its Envoys were asked to tell everything again, and when.
+    /// How often full reports were requested, and when.
     resync_requests: u64,
     last: Option<Timestamp>,
-    /// How much was known when the last of those came.
+    /// `BackendPlaces::additions` when the last of those without room came.
     additions: u64,
 }
 
 impl StrayBackends {
-    /// Keeps a report's strays.
     pub(super) fn record(&mut self, group: &str, report: &Report, places: &BackendPlaces, now: Timestamp) {
         if let Some(of_gateway) = self.gateways.get_mut(group) {
             of_gateway.forget(now);
@@ -72,14 +71,14 @@ impl StrayBackends {
         }
     }
 
-    /// Asks the Envoys of those Gateways of whose backends one is known by now.
+    /// Requests full reports from the Gateways of which a backend became known.
     pub(super) fn request_resync(&mut self, places: &BackendPlaces, now: Timestamp) {
         let additions = places.additions();
         let is_more_known = additions != std::mem::replace(&mut self.additions, additions);
         for (group, of_gateway) in &mut self.gateways {
             let mut backends = of_gateway.backends.keys();
             let is_known = is_more_known && backends.any(|backend| !places.resolve(group, *backend, now).is_empty());
-            // What is new may be one of those that had no room. A Gateway with too many is not asked all the time.
+            // New places may be of strays that had no room. A Gateway with too many is not asked all the time.
             let may_be_known = of_gateway.beyond.is_some() && additions > of_gateway.additions;
             if is_known || (may_be_known && !of_gateway.is_asked(now)) {
                 *of_gateway = GatewayStrays {
@@ -91,14 +90,12 @@ impl StrayBackends {
         }
     }
 
-    /// How often the Envoys of a Gateway were asked to tell everything again.
     pub(super) fn resync_requests(&self, group: &str) -> u64 {
         self.gateways
             .get(group)
             .map_or(0, |of_gateway| of_gateway.resync_requests)
     }
 
-    /// Why not all sessions of a Gateway are known.
     pub(super) fn gaps(&self, group: &str, now: Timestamp) -> CountGaps {
         let mut gaps = CountGaps::default();
         let Some(of_gateway) = self.gateways.get(group) else {
@@ -117,7 +114,7 @@ impl StrayBackends {
         gaps
     }
 
-    /// Forgets Gateways that nothing is published for, and backends whose last session is over.
+    /// Forgets Gateways without clusters, and expired backends.
     pub(super) fn forget(&mut self, places: &BackendPlaces, now: Timestamp) {
         self.gateways.retain(|group, of_gateway| {
             of_gateway.forget(now);
@@ -125,7 +122,6 @@ impl StrayBackends {
         });
     }
 
-    /// The clock was set.
     pub(super) fn set_clock(&mut self) {
         for of_gateway in self.gateways.values_mut() {
             *of_gateway = GatewayStrays {

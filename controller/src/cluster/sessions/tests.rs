@@ -63,7 +63,6 @@ impl Shop {
             .memory
     }
 
-    /// A reporter of this number tells something.
     fn hear_as(&self, envoy: &Census, reporter: u64) {
         see(envoy, self.backend(1), 1);
         let report = Report {
@@ -131,7 +130,7 @@ fn see(envoy: &Census, backend: Backend, session: u32) {
     });
 }
 
-/// Whether Envoys told of sessions at a pod that cannot be counted.
+/// Whether sessions at the pod are reported but not counted.
 fn misses(pod: &PodSessions) -> bool {
     pod.gaps.words().iter().any(|why| why.contains("cannot be counted"))
 }
@@ -221,7 +220,7 @@ fn nobody_tells_of_what_its_gateway_does_not_have() {
     ];
     shop.registry.publish(clusters.into_iter(), std::iter::empty());
     see(&envoy, shop.backend(1), 1);
-    // An address that is no endpoint of the Service.
+    // No endpoint of the Service.
     see(&envoy, shop.backend(9), 1);
     let report = envoy.report(now()).unwrap();
     shop.registry
@@ -247,7 +246,7 @@ fn moves_are_counted_by_what_became_of_the_pod() {
     }
     envoy.leave(Left::Moved);
     shop.hear(&envoy);
-    // No word of the filter's, and those of what is no move.
+    // An invented word, and words of the filter for what is no move.
     for reason in ["invented", "steered", "no_token"] {
         let invented = Report {
             restarts: vec![Restart {
@@ -360,7 +359,7 @@ fn a_pod_with_too_many_sessions_may_let_some_go() {
     assert_eq!(budgets(GROUP, 180), [], "there is no other pod");
     shop.observe(&[1, 2, 3].map(|number| (number, EndpointState::Ready)));
     assert_ne!(budgets(GROUP, 240), []);
-    // Since the sessions were counted, no pod is left that could take one.
+    // Since the count, no pod is left that could take one.
     shop.observe(&[
         (1, EndpointState::Ready),
         (2, EndpointState::Draining),

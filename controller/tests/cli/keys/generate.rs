@@ -7,7 +7,6 @@ fn a_key_is_32_random_bytes_in_base64() {
     let second = limpet(&["keys", "generate"]).run().code(0).stdout;
     assert_ne!(first, second);
     assert_eq!(first.trim_end().len(), 44);
-    // The filter accepts it.
     let filter = r#"{"keys": [{"id": 1, "env": "LIMPET_KEY"}], "policies": {}}"#;
     limpet(&["check", "-", "--env"])
         .env("LIMPET_KEY", first.trim_end())

@@ -1,5 +1,3 @@
-//! `limpet keys`.
-
 mod generate;
 mod list;
 mod revoke;
@@ -14,7 +12,7 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::{KEY, OTHER_KEY, Ran, folder, limpet};
 
-/// A keyring file in a folder of its own. No secret of it may ever be printed.
+/// A keyring file in its own folder. No secret of it may be printed.
 struct Keyring {
     folder: TempDir,
 }
@@ -26,7 +24,7 @@ impl Keyring {
         keyring
     }
 
-    /// With these keys: id, state, hours since they have it. Each key was made an hour after the one before it.
+    /// Keys by id, state, and hours in that state. Each was made an hour after the one before it.
     fn with(keys: &[(u8, &str, f64)]) -> Self {
         let keys = keys.iter().enumerate().map(|(i, (id, state, hours))| {
             let (created, since) = (ago(1000.0 - f64::from(u8::try_from(i).unwrap())), ago(*hours));
@@ -51,7 +49,6 @@ impl Keyring {
         self.folder.path().join("keyring.json")
     }
 
-    /// As if so much time had passed since the last step.
     fn gets_older_by(&self, passed: time::Duration) {
         let mut document = self.document();
         for key in document["keys"].as_array_mut().unwrap() {
@@ -71,7 +68,6 @@ impl Keyring {
         serde_json::from_str(&self.text()).unwrap()
     }
 
-    /// Ids and states.
     fn states(&self) -> Vec<(u64, String)> {
         let document = self.document();
         let keys = document["keys"].as_array().unwrap().iter();
@@ -132,7 +128,6 @@ fn set_mode(file: &Path, mode: u32) {
     std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// What `states` says, written as in `[(1, "signing")]`.
 fn states(states: &[(u64, &str)]) -> Vec<(u64, String)> {
     states.iter().map(|(id, state)| (*id, (*state).to_owned())).collect()
 }

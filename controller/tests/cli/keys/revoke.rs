@@ -14,7 +14,7 @@ fn a_revoked_key_leaves_its_id_alone() {
     assert_eq!(keyring.secrets(), [before[1].clone()]);
     assert!(!keyring.text().contains(&before[0]));
     assert_eq!(keyring.mode(), 0o600);
-    // A rotation goes on, and the id is not used again while tokens of the key may come.
+    // The id is not used again while tokens of the key may come.
     keyring
         .limpet(&["rotate"])
         .code(0)
@@ -180,7 +180,7 @@ fn a_token_of_a_revoked_key_is_refused_as_such() {
         .says("refused: revoked_key");
 }
 
-/// What two Envoys say: three sessions have a token of key 1, and two of key 2.
+/// Statistics of two Envoys: three sessions have a token of key 1, and two of key 2.
 fn stats() -> [tempfile::NamedTempFile; 2] {
     let first = "wasmcustom.limpet.keys.1.given: 7\nwasmcustom.limpet.keys.1.replaced: 4\n\
                  wasmcustom.limpet.keys.2.given: 1\nwasmcustom.limpet.web.steered: 99\n";

@@ -37,7 +37,7 @@ fn a_key_changes_in_three_phases() {
         assert_eq!(secrets.last(), Some(&*new), "{phase}");
         assert!(secrets.len() == 1 || secrets[0] == old[0], "{phase}");
     }
-    // The next rotation uses an id that was not there before.
+    // The next rotation uses a new id.
     keyring.limpet(&["rotate"]).code(0);
     assert_eq!(keyring.states(), states(&[(2, "signing"), (3, "verifying")]));
 }
@@ -53,7 +53,7 @@ fn the_filter_accepts_the_keyring_of_each_phase() {
     }
 }
 
-/// The default is that of `maxIdle`: 168 hours, a tenth of that, and a minute.
+/// By default for 184h49m: the 168 hours of `maxIdle`, a tenth of that, and a minute.
 #[test]
 fn a_retiring_key_stays_while_its_tokens_may_live() {
     let config = file(
@@ -167,7 +167,7 @@ fn a_weekly_job_failed_while_a_key_retired() {
     assert_eq!(weeks, expected);
 }
 
-/// A key that Envoys have in their environment becomes the first of a keyring.
+/// A key in Envoys' environment becomes the first of a keyring.
 #[test]
 fn a_clear_keyring_without_times_is_rotated() {
     let keyring = Keyring::of(&json!({"keys": [{"id": 255, "state": "signing", "secret": KEY}]}));

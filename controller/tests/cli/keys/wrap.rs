@@ -12,7 +12,7 @@ fn wrapped(keyring: &Keyring) -> String {
     text.trim_end().to_owned()
 }
 
-/// A configuration beside the keyring, with everything that must not change in it.
+/// A configuration beside the keyring, most of which must not change.
 fn configuration(keyring: &Keyring, text: &str) -> (PathBuf, String) {
     let content = format!(
         "# a comment\nwrappedKeys:\n  text: {text}   # here\n  \
@@ -62,7 +62,6 @@ fn a_file_of_keys_is_wrapped_too() {
     let wrap = [&["keys", "wrap", path(&keys)], &UNDER_1[..]].concat();
     let wrap = || limpet(&wrap).env("LIMPET_KEY", KEY).env("LIMPET_KEK_1", OTHER_KEY);
     let text = wrap().env("LIMPET_KEY_2", OTHER_KEY).run().code(0).stdout;
-    // The same secrets.
     let keyring = Keyring::with(&[(1, "signing", 1.0), (2, "verifying", 1.0)]);
     assert_eq!(text.trim_end(), wrapped(&keyring));
     wrap()
@@ -118,10 +117,9 @@ fn only_the_text_of_a_configuration_is_replaced() {
     );
     assert_eq!(read(&file), content.replace(&old, &wrapped(&keyring)));
     assert_eq!(mode(&file), 0o640);
-    // Under the other key-encryption key.
     let other = [&into[..], &["--key-encryption-key", "2=LIMPET_KEK_2"]].concat();
     keyring.limpet(&other).code(0).says("under key-encryption key 2");
-    // From now on that one is the default.
+    // From now on, that key-encryption key is the default.
     keyring.limpet(&into).code(0).says("under key-encryption key 2");
     limpet(&["keys", "list", file.to_str().unwrap()])
         .env("LIMPET_KEK_2", KEY)
@@ -130,7 +128,7 @@ fn only_the_text_of_a_configuration_is_replaced() {
         .says("key 1    signing\nkey 2    verifying\n");
 }
 
-/// Envoy watches for moves: a file that does not change is not to be moved.
+/// Envoy reloads a file that is moved into place, so an unchanged one must not be.
 #[test]
 fn an_unchanged_file_is_not_written() {
     let keyring = Keyring::generated();
@@ -181,7 +179,7 @@ fn a_text_that_cannot_be_replaced_stays() {
         ran.code(2).complains(complaint);
         assert_eq!(read(&file), content);
     }
-    // A text that is written with escapes.
+    // A text with escapes.
     let (file, content) = configuration(&keyring, &format!("\"\\x67{}\"", good.get(1..).unwrap()));
     keyring.limpet(&["rotate"]).code(0);
     let into = ["wrap", "--into", file.to_str().unwrap()];

@@ -97,7 +97,6 @@ impl Fleet {
         stream.subscriber().delta_request(of_type, request, &cell.group());
     }
 
-    /// What is refused now, by name.
     fn refused(&self) -> Vec<String> {
         let refused = self.snapshots.status().disapprovals();
         refused.into_iter().map(|refused| refused.unit.to_string()).collect()
@@ -210,7 +209,6 @@ fn each_stream_of_a_group_judged_all_refused_units() {
         assert!(Arc::ptr_eq(&looked_up, &overruled(cell)), "looked up again");
     }
 
-    // A change of another group is none of this one.
     let other = Arc::clone(&fleet.nodes[0].0);
     let other = shared.connect("default/other", 9, other).unwrap();
     shared.judgements_changed(&other);

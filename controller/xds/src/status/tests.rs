@@ -42,7 +42,6 @@ impl Stream {
         });
     }
 
-    /// Answers what is sent of this type, if anything is.
     fn answer(&self, resource_type: ResourceType, refusal: Option<&str>) {
         let response = self.0.subscriber().next(&self.1.group(), Instant::now()).unwrap();
         assert_eq!(response.resource_type, resource_type);
@@ -87,7 +86,6 @@ fn a_group_has_settled_when_every_node_has_everything() {
     assert!(status.is_settled(GROUP) && status.nodes(GROUP)[0].settled);
     assert_eq!(status.acknowledged(GROUP, "one").len(), 2);
 
-    // Another node, which asks for the filter alone.
     let two = Stream::connect(&snapshots, 2, "two", StreamService::ExtensionConfig);
     assert_eq!((status.connected(GROUP), status.is_settled(GROUP)), (2, false));
     two.ask(ExtensionConfig);
@@ -185,7 +183,6 @@ fn a_node_that_refuses_what_it_never_had_is_not_behind() {
     }
     assert_eq!(behind("2"), ["two".into()], "it uses the former one");
 
-    // It had one when it connected, of another server.
     let three = Stream::connect(&snapshots, 3, "three", StreamService::Aggregated);
     three.request(ExtensionConfig, |request| {
         request.resource_names_subscribe = vec!["a".to_owned()];
@@ -244,7 +241,6 @@ fn streams_that_came_and_went_made_whole_route_configurations_again() {
     }
     let touched = touched::take();
     assert!(touched < 110, "{touched}");
-    // Nobody wants them any more.
     snapshots.publish(GROUP, Resources::new());
     assert!(snapshots.shared().find(GROUP).unwrap().group().wholes().is_empty());
 }
@@ -260,7 +256,6 @@ fn a_group_that_was_busy_kept_other_groups_from_being_published() {
     let (done, is_done) = std::sync::mpsc::channel();
     let of_others = snapshots.clone();
     std::thread::spawn(move || {
-        // The other publication waits by now.
         std::thread::sleep(std::time::Duration::from_millis(50));
         of_others.publish("default/other", published("1"));
         done.send(()).unwrap();
@@ -302,7 +297,7 @@ fn the_first_refusals_are_told() {
     assert!(first(3).eq(all[..3].iter().cloned()));
 }
 
-/// How many resources are touched when one of so many changes, is acknowledged, and the status is asked for.
+/// Resources that are touched for a change, its acknowledgement and the status.
 fn touched_by_a_change(count: usize) -> usize {
     let snapshots = Snapshots::new();
     let status = snapshots.status();

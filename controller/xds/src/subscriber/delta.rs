@@ -8,7 +8,7 @@ use crate::group::ResourceGroup;
 use limpet_resources::{ResourceType, ResourceVersion};
 
 impl Subscriber {
-    /// Takes in a request. It may answer a response, subscribe to resources, or both.
+    /// The request may answer a response, subscribe to resources, or both.
     pub(crate) fn delta_request(
         &mut self,
         resource_type: ResourceType,

@@ -1,8 +1,8 @@
 //! Virtual hosts one by one (VHDS), for nodes that can take them so.
 //!
-//! Envoy asks for them once on a stream, without names. It takes hosts of a route configuration that it has, and drops
-//! others. So they follow their route configuration, and a node gets all hosts of each route configuration that was
-//! sent to it at once the first time: a listener serves with what comes first.
+//! Envoy asks for them once on a stream, without names, and drops hosts of route configurations that it does not have.
+//! So a node gets all hosts of each route configuration at once the first time, after it: a listener serves with what
+//! comes first.
 
 use std::sync::Arc;
 
@@ -12,7 +12,6 @@ use crate::group::{Catalogue, ResourceGroup, of_parent};
 use limpet_resources::{Name, ResourceType};
 
 impl Subscriber {
-    /// Sends the virtual hosts after their route configuration.
     pub(super) fn expect_hosts(
         &mut self,
         resource_type: ResourceType,
@@ -30,8 +29,8 @@ impl Subscriber {
         }
     }
 
-    /// The node asks for virtual hosts for the first time on this stream, and nothing was sent: it has the route
-    /// configurations from before.
+    /// Called when the node asks for virtual hosts for the first time and got nothing: it has the route configurations
+    /// from before the stream.
     pub(super) fn recognize_hosts(&mut self, group: &ResourceGroup) {
         let known: Vec<Name> = self.types[ResourceType::RouteConfiguration]
             .has
@@ -45,15 +44,15 @@ impl Subscriber {
         hosts.started = false;
     }
 
-    /// Connections of a removed listener still need its virtual hosts while they drain. The node stops asking for the
-    /// route configuration when they are gone.
+    /// Connections of a removed listener still need its virtual hosts while they drain. Then the node stops asking for
+    /// the route configuration.
     pub(super) fn keep_hosts(&mut self, group: &ResourceGroup) {
         let hosts = &mut self.types[ResourceType::VirtualHost];
         let is_gone = |routes: &&Name| group.catalogue(ResourceType::RouteConfiguration).get(routes).is_none();
         hosts.kept = hosts.parents.iter().filter(is_gone).cloned().collect();
     }
 
-    /// The node has no use for virtual hosts of a route configuration that it asks for no longer.
+    /// The node asks no longer for this route configuration.
     pub(super) fn forget_hosts(&mut self, routes: &str, group: &ResourceGroup) {
         let hosts = &mut self.types[ResourceType::VirtualHost];
         hosts.unsubscribe_hosts(routes, group.catalogue(ResourceType::VirtualHost));

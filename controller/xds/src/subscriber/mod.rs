@@ -1,8 +1,5 @@
 //! One stream of a node: what it asked for, what it has, and what to send next. Pure: requests, publications and the
-//! time come in, responses go out.
-//!
-//! Nothing is queued. The next response has what the node lacks of what is published now. So changes that come while a
-//! response is unanswered become one change, and a slow reader costs no more than a fast one.
+//! time come in, responses go out. Nothing is queued, so a slow reader costs no more than a fast one.
 
 mod delta;
 mod hosts;
@@ -27,10 +24,10 @@ use super::group::{Catalogue, ResourceGroup};
 use super::limits::WORDS_OF_STREAM;
 use limpet_resources::{Name, PerType, Resource, ResourceType, ResourceVersion};
 
-/// In the place of an error message for which there is no room.
+/// Replaces an error message for which there is no room.
 const LEFT_OUT: &str = "the node has refused too much for its words to be kept";
 
-/// Which of the two forms of the protocol a stream speaks.
+/// The form of the protocol that a stream speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProtocolVariant {
     /// Incremental: a response has the changes.
@@ -39,7 +36,6 @@ pub(super) enum ProtocolVariant {
     StateOfTheWorld,
 }
 
-/// Which types a stream is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StreamService {
     /// All types (ADS).
@@ -53,11 +49,9 @@ pub(super) enum StreamService {
 pub(super) struct NodeAbilities {
     /// It takes virtual hosts one by one (VHDS).
     pub(super) takes_hosts: bool,
-    /// It will ask for the preflight.
     pub(super) has_preflight: bool,
 }
 
-/// One stream of a node.
 #[derive(Debug)]
 pub(super) struct Subscriber {
     protocol: ProtocolVariant,
@@ -70,35 +64,29 @@ pub(super) struct Subscriber {
     updates_held: OrderWait,
     removals_held: OrderWait,
     preflight: Preflight,
-    /// Whether the node takes virtual hosts one by one (VHDS).
     takes_hosts: bool,
-    /// Whether the node will ask for the preflight.
     has_preflight: bool,
-    /// When to offer refused listeners again.
     listeners_due: Option<Instant>,
-    /// When a filter configuration was last replaced by another one.
     filters_changed_at: Option<Instant>,
 }
 
 /// Units that some nodes of a group refuse and most accept. All streams of the group share them.
 pub(super) type OverruledUnits = Arc<BTreeSet<(Name, ResourceVersion)>>;
 
-/// A response to send.
 #[derive(Debug)]
 pub(super) struct SubscriberResponse {
     pub(super) resource_type: ResourceType,
     pub(super) nonce: u64,
-    /// The version of all resources of the type that the node has after it. State of the world only.
+    /// The version of all resources of the type that the node has after it, in the state of the world.
     pub(super) version: Option<ResourceVersion>,
     pub(super) resources: Vec<Arc<Resource>>,
     pub(super) removed: Vec<Name>,
 }
 
-/// What a node says to a unit. Of several streams of a node, the least counts.
+/// A node's answer to a unit. Of several streams of a node, the least counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum UnitVote {
     Refuses,
-    /// It has not answered yet.
     Pending,
     Accepts,
 }
@@ -106,13 +94,9 @@ pub(super) enum UnitVote {
 /// What a request says about the response that it answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ResponseVerdict {
-    /// Nothing.
     None,
-    /// The node accepted these.
     Acknowledged(Vec<(Name, Option<ResourceVersion>)>),
-    /// The node refused some or all of these.
     Refused(Vec<(Name, Option<ResourceVersion>)>, Arc<str>),
-    /// The node accepted units of the preflight.
     Approved,
     /// The node refused some of this number of units, or this one.
     Disapproved(usize, Option<Name>, Arc<str>),
@@ -141,12 +125,10 @@ impl Subscriber {
         }
     }
 
-    /// Whether the stream is served all types (ADS).
     pub(super) fn is_aggregated(&self) -> bool {
         self.service == StreamService::Aggregated
     }
 
-    /// Whether the stream is served this type.
     pub(super) fn serves(&self, resource_type: ResourceType) -> bool {
         self.is_aggregated() || resource_type == ResourceType::ExtensionConfig
     }
@@ -156,17 +138,14 @@ impl Subscriber {
         self.is_aggregated() && !self.takes_hosts
     }
 
-    /// Whether the node asked for this resource.
     pub(super) fn subscribes(&self, resource_type: ResourceType, name: &str) -> bool {
         self.types[resource_type].subscribes(name)
     }
 
-    /// Whether the node asked for this resource by its name.
     pub(super) fn has_named(&self, resource_type: ResourceType, name: &str) -> bool {
         self.types[resource_type].names.contains(name)
     }
 
-    /// The names of this type that the node asked for.
     pub(super) fn names(&self, resource_type: ResourceType) -> impl Iterator<Item = &Name> {
         self.types[resource_type].names.iter()
     }
@@ -178,24 +157,22 @@ impl Subscriber {
         refused.map(|refused| refused.message.len()).sum()
     }
 
-    /// How many resources the node has, gets or refuses, with the units of the preflight.
+    /// Resources that the node has, gets or refuses, and units of the preflight.
     pub(super) fn entries(&self) -> usize {
         let types = ResourceType::ALL.into_iter().map(|each| &self.types[each]);
         types.chain([self.preflight.units()]).map(Subscription::entries).sum()
     }
 
-    /// The error message as it is kept.
     fn kept(&self, error: &str) -> Arc<str> {
         let has_room = self.words() + error.len() <= WORDS_OF_STREAM;
         Arc::from(if has_room { error } else { LEFT_OUT })
     }
 
-    /// Whether the node asked for anything of this type.
     pub(super) fn has_asked_for(&self, resource_type: ResourceType) -> bool {
         self.types[resource_type].started
     }
 
-    /// The version of a resource that the node has, and the version that it refuses, with its error message.
+    /// The version that the node has, and the version that it refuses, with its error message.
     pub(super) fn standing(
         &self,
         resource_type: ResourceType,
@@ -215,7 +192,6 @@ impl Subscriber {
         !matches!(subscription.former, InitialState::Nothing) || subscription.has.contains_key(name)
     }
 
-    /// The resources that the node refuses, with its error messages.
     pub(super) fn refusals(&self) -> impl Iterator<Item = (ResourceType, &Name, ResourceVersion, &Arc<str>)> {
         ResourceType::ALL.into_iter().flat_map(|each| {
             let refused = self.types[each].refused.iter();
@@ -223,7 +199,6 @@ impl Subscriber {
         })
     }
 
-    /// The resources that the node has.
     pub(super) fn acknowledged(&self) -> impl Iterator<Item = (ResourceType, &Name, ResourceVersion)> {
         ResourceType::ALL.into_iter().flat_map(|each| {
             let has = self.types[each].has.iter();
@@ -239,12 +214,11 @@ impl Subscriber {
         }) && self.preflight.is_idle(group)
     }
 
-    /// Whether the node asked for all published resources of this type. If the stream is idle too, it has all of them.
+    /// Whether the node asked for all published resources of this type. If the stream is also idle, it has all of them.
     pub(super) fn asks_for_all(&self, resource_type: ResourceType) -> bool {
         self.types[resource_type].asks_for_all()
     }
 
-    /// Whether the node asked for a resource of this type that is not published.
     pub(super) fn asks_for_more(&self, resource_type: ResourceType, group: &ResourceGroup) -> bool {
         let catalogue = group.catalogue(resource_type);
         let mut names = self.types[resource_type].names.iter();
@@ -389,7 +363,7 @@ impl Subscriber {
     }
 }
 
-/// What is published for a node: with `takes_hosts`, its route configurations are without virtual hosts.
+/// Published resources for a node: with `takes_hosts`, route configurations are without virtual hosts.
 fn catalogue(takes_hosts: bool, resource_type: ResourceType, group: &ResourceGroup) -> &Catalogue {
     if !takes_hosts && resource_type == ResourceType::RouteConfiguration {
         group.wholes()

@@ -1,16 +1,15 @@
 //! The order between types: make before break (xDS protocol, "Eventual consistency considerations").
 //!
-//! - Filter configurations are sent before the clusters that may refer to them: the metadata of a cluster with sessions
-//!   of its own name a policy.
+//! - Filter configurations are sent before the clusters that may refer to them: the metadata of a cluster with its own
+//!   sessions names a policy.
 //! - Clusters, their endpoints, filter configurations and secrets are sent before the listeners and routes that may
-//!   refer to them.
-//! - What refers to others waits until the node has acknowledged these, if it has asked for them on this stream.
-//! - Resources that listeners and routes may still refer to are removed after the listeners and routes are replaced.
-//! - A filter configuration is not removed from a node that asks for it: the connections of a replaced listener still
-//!   need it while they drain. The node stops asking when they are gone.
+//!   refer to them, which wait for acknowledgements of these, if the node has asked for them on this stream.
+//! - Resources that listeners and routes may still refer to are removed after these are replaced.
+//! - A filter configuration is not removed from a node that asks for it: the connections of a replaced listener need it
+//!   while they drain.
 //!
-//! The server does not read references from resources: the order holds between all resources of two types. The
-//! exception is a cluster's endpoints, which have the name of the cluster.
+//! The server does not read references from resources: the order holds between all resources of two types, except for a
+//! cluster's endpoints, which have its name.
 
 use std::time::{Duration, Instant};
 
@@ -19,15 +18,14 @@ use super::subscription::ResourceChange;
 use crate::group::ResourceGroup;
 use limpet_resources::{Name, ResourceType};
 
-/// The longest wait for resources that should come first. After that the node does not take them, or does not
-/// acknowledge them.
+/// The longest wait for resources that should come first, which the node may not take or acknowledge.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The same for clusters, so that routes still wait for the clusters.
+/// The same for clusters: shorter, so that routes still wait for the clusters.
 pub(super) const CLUSTERS_PATIENCE: Duration = Duration::from_millis(2500);
 
-/// How often a node gets a changed filter configuration: to set up a filter, each worker stops for a moment, which
-/// grows with its policies, and changes of one namespace are changes for all.
+/// How often a node gets changed filter configurations: each worker stops for a moment to set up a filter, which grows
+/// with its policies, and changes of one namespace are changes for all.
 pub(super) const FILTERS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What refers to other resources.
@@ -37,10 +35,8 @@ pub(super) const REFERRING: [ResourceType; 3] = [
     ResourceType::VirtualHost,
 ];
 
-/// How long after its refusal a listener is offered again.
 const LISTENERS_AGAIN: Duration = Duration::from_secs(30);
 
-/// A wait for resources that should come first.
 #[derive(Debug, Default)]
 pub(super) struct OrderWait {
     since: Option<Instant>,
@@ -51,7 +47,7 @@ impl OrderWait {
         self.since = Some(now);
     }
 
-    /// Starts the wait, and returns whether it is over.
+    /// Starts the wait, if it has not begun, and returns whether it is over.
     pub(super) fn is_over(&mut self, now: Instant) -> bool {
         self.is_over_after(PATIENCE, now)
     }
@@ -67,8 +63,8 @@ impl OrderWait {
 }
 
 impl Subscriber {
-    /// When to look again for something to send, even if no event comes. A wait that is over asks for nothing: what it
-    /// held back may wait for an answer that never comes.
+    /// When to look again without an event. A wait that is over asks for nothing: what it held back may wait for an
+    /// answer that never comes.
     pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
         let clusters = self.clusters_held.since.map(|since| since + CLUSTERS_PATIENCE);
         let holds = [&self.updates_held, &self.removals_held].into_iter();
@@ -82,8 +78,7 @@ impl Subscriber {
         ends.filter(|end| *end > now).min()
     }
 
-    /// Offers refused listeners again after some time: another process may have held the port. Other refused resources
-    /// wait for their next change.
+    /// Offers refused listeners again after some time: another process may have held the port.
     pub(super) fn offer_listeners_again(&mut self, group: &ResourceGroup, now: Instant) {
         let listeners = &mut self.types[ResourceType::Listener];
         if listeners.refused.is_empty() {
@@ -100,14 +95,12 @@ impl Subscriber {
         }
     }
 
-    /// When changed filter configurations may be sent, if there are any.
     fn next_filters(&self) -> Option<Instant> {
         let changed = self.filters_changed_at?;
         let has_updates = self.types[ResourceType::ExtensionConfig].has_updates();
         has_updates.then_some(changed + FILTERS_INTERVAL)
     }
 
-    /// Whether changed resources of this type may be sent now.
     pub(super) fn may_update(&mut self, resource_type: ResourceType, group: &ResourceGroup, now: Instant) -> bool {
         match resource_type {
             ResourceType::Cluster => return self.may_update_clusters(now),
@@ -148,7 +141,7 @@ impl Subscriber {
         self.clusters_held.is_over_after(CLUSTERS_PATIENCE, now)
     }
 
-    /// Whether resources of this type may be removed now. `updates` says whether they may be updated.
+    /// `updates` says whether resources of the type may be updated.
     pub(super) fn may_remove(
         &mut self,
         resource_type: ResourceType,
@@ -193,9 +186,8 @@ impl Subscriber {
         false
     }
 
-    /// Sends the endpoints after their cluster. A new cluster needs them before routes lead to it. A changed cluster
-    /// needs them because Envoy warms it again (xDS protocol, "Resource warming") and waits for endpoints, even if they
-    /// did not change.
+    /// A new cluster needs its endpoints before routes lead to it. A changed one needs them, even unchanged, because
+    /// Envoy warms it again (xDS protocol, "Resource warming").
     pub(super) fn expect_endpoints(
         &mut self,
         resource_type: ResourceType,
@@ -217,7 +209,6 @@ impl Subscriber {
         }
     }
 
-    /// Forgets clusters whose endpoints have arrived, or never will.
     pub(super) fn stop_expecting(&mut self, resource_type: ResourceType, items: &[ResourceChange], refused: bool) {
         let expected = match resource_type {
             ResourceType::ClusterLoadAssignment => true,

@@ -1,20 +1,16 @@
-//! The preflight: the node says yes or no to what each object adds to route configurations, before anything live
-//! changes. Envoy refuses a route configuration as a whole, and a new Envoy has no former one. So one bad route would
-//! cost all others.
+//! The preflight: the node accepts or refuses each object's virtual hosts (units) before anything live changes. Envoy
+//! refuses a route configuration as a whole, so one bad route would cost all others. See `design/refused-routes.md`.
 //!
-//! A unit is a virtual host of one object. Units that the node has not accepted yet are put into the route
-//! configuration [`PREFLIGHT`], whose listener is bound to no port: Envoy checks it like any other. Live route
-//! configurations wait until all units are accepted, but no longer than five seconds after the last answer, and thirty
-//! in all: units may change before each answer, and routes of others must not wait for that. So do
-//! listeners: Envoy tells every route configuration that it waits for of a refusal, and its listener serves without
-//! routes then. Halving finds the bad ones; who publishes reads them from
-//! [`AckStatus::disapprovals`](crate::AckStatus::disapprovals) and publishes something else in their place. What
-//! is known to be bad does not go live before, however long that takes. A node that does not ask for the preflight is
-//! served without it.
+//! Units that the node has not accepted yet are put into the route configuration [`PREFLIGHT`], whose listener is bound
+//! to no port. Live route configurations wait until all units are accepted, but no longer than five seconds after the
+//! last answer, and thirty in all: units may change before each answer. So do listeners: Envoy tells every route
+//! configuration that it waits for of a refusal, and its listener serves without routes then. Halving finds the bad
+//! units, for which live routes wait without a limit; the publisher reads them from
+//! [`AckStatus::disapprovals`](crate::AckStatus::disapprovals) and replaces them.
 //!
-//! A node that refuses something is then asked about no unit at all, which every Envoy accepts. A node that refuses
-//! that, or all units, is not believed. Whether a refusal counts is for the nodes of the group together: see
-//! `judgement`. A node whose refusals do not count gets the live routes.
+//! A node that refuses something is then asked about no unit at all, which every Envoy accepts. If it refuses that, or
+//! all units, it is not believed. The nodes of the group decide together which refusals count: see `judgement`. A node
+//! that does not ask for the preflight is served without it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,18 +23,16 @@ use crate::group::ResourceGroup;
 use crate::hosts::with_hosts;
 use limpet_resources::{Name, PREFLIGHT, ResourceType, ResourceVersion};
 
-/// The longest wait of live routes for all units, however many answers come meanwhile: enough for the halving of a
-/// thousand units with a bad one, at more than a second for each answer.
+/// The longest wait of live routes, however many answers come: enough for the halving of a thousand units with a bad
+/// one, at more than a second for each answer.
 pub(super) const PATIENCE_IN_ALL: Duration = PATIENCE.saturating_mul(6);
 
-/// What the node made of the units.
 #[derive(Debug, Default)]
 pub(super) struct Preflight {
     units: Subscription,
     units_held: OrderWait,
-    /// The same wait, which no answer ends. Once it is too long, what waits goes before further units.
+    /// The wait of live routes, which no answer ends. Once it is too long, they go before further units.
     held_since: Option<Instant>,
-    /// The wait for an answer.
     unanswered: OrderWait,
     is_silent: bool,
     canary: CanaryVerdict,
@@ -49,7 +43,7 @@ pub(super) struct Preflight {
     hosts_awaited: OrderWait,
 }
 
-/// What the node said to no units at all, since it refused one last.
+/// The node's answer to no units at all, since it refused one last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum CanaryVerdict {
     #[default]
@@ -75,7 +69,6 @@ impl Preflight {
         self.canary == CanaryVerdict::Unasked && !self.units.refused.is_empty()
     }
 
-    /// Whether the node has still to answer to something.
     fn is_asking(&self) -> bool {
         self.is_under_way() || self.units.has_updates() || self.wants_canary()
     }
@@ -85,14 +78,13 @@ impl Preflight {
         self.canary != CanaryVerdict::Refused && !refuses_all
     }
 
-    /// When live routes stop to wait for more answers. From a node that is silent, none come.
+    /// When live routes stop to wait for more answers, because a silent node sends none.
     pub(super) fn limit(&self) -> Option<Instant> {
         self.held_since
             .filter(|_| !self.is_silent)
             .map(|since| since + PATIENCE_IN_ALL)
     }
 
-    /// Whether live routes have waited too long.
     fn is_overdue(&self, now: Instant) -> bool {
         self.limit().is_some_and(|limit| limit <= now)
     }
@@ -106,26 +98,23 @@ impl Preflight {
         self.units.in_flight.is_some()
     }
 
-    /// Whether the node has accepted all units, or does not ask for the preflight.
     pub(super) fn is_idle(&self, group: &ResourceGroup) -> bool {
         !self.units.started || self.units.is_settled() && self.units.knows(group.sequence())
     }
 }
 
 impl Subscriber {
-    /// The units that the node refuses, with its error messages.
     pub(crate) fn disapprovals(&self) -> impl Iterator<Item = (&Name, ResourceVersion, &Arc<str>)> {
         let refused = self.preflight.units.refused.iter();
         refused.map(|(name, refused)| (name, refused.version, &refused.message))
     }
 
-    /// Whether the node has accepted this version of a unit.
     pub(crate) fn approves(&self, unit: &str, version: ResourceVersion) -> bool {
         let held = self.preflight.units.has.get(unit);
         held.is_some_and(|held| held.version == Some(version))
     }
 
-    /// What the node says to this version of a unit, as far as it counts.
+    /// The node's answer to this version of a unit, as far as it counts.
     pub(crate) fn vote(&self, unit: &str, version: ResourceVersion) -> Option<UnitVote> {
         let preflight = &self.preflight;
         if !preflight.units.started {
@@ -144,7 +133,6 @@ impl Subscriber {
         preflight.is_believed().then_some(UnitVote::Refuses)
     }
 
-    /// Whether what the node refuses counts.
     pub(crate) fn has_a_say(&self) -> bool {
         let preflight = &self.preflight;
         preflight.units.started && !preflight.is_silent && preflight.is_believed()
@@ -155,13 +143,12 @@ impl Subscriber {
         self.preflight.is_silent
     }
 
-    /// Whether what the node refuses is certain: it has answered to all that it was asked about, or, while more and
-    /// more units change, to no units since.
+    /// Whether the node's refusals are certain: it has answered to everything, or, while more and more units change, to
+    /// no units since.
     pub(crate) fn has_voted(&self) -> bool {
         self.preflight.canary != CanaryVerdict::Unasked || !self.preflight.is_asking()
     }
 
-    /// Whether the node waits because of what it has refused.
     pub(crate) fn waits_for_judgement(&self) -> bool {
         let Preflight { units, overruled, .. } = &self.preflight;
         let is_overruled = |name: &Name, version| overruled.contains(&(Arc::clone(name), version));
@@ -169,7 +156,6 @@ impl Subscriber {
         self.preflight.is_believed() && refused.any(|(name, refused)| !is_overruled(name, refused.version))
     }
 
-    /// Says which of the units that nodes of the group refuse most accept.
     pub(crate) fn overrule(&mut self, units: OverruledUnits) {
         self.preflight.overruled = units;
     }
@@ -207,7 +193,6 @@ impl Subscriber {
         }
     }
 
-    /// Whether the node has all published route configurations and virtual hosts.
     fn is_live(&self, group: &ResourceGroup) -> bool {
         let hosts = &self.types[ResourceType::VirtualHost];
         self.has_all_routes() && self.knows_hosts(group) && hosts.is_settled()
@@ -218,15 +203,13 @@ impl Subscriber {
         routes.is_settled() && routes.asks_for_all()
     }
 
-    /// Whether it is known which virtual hosts the node has. Before it has said so, its route configurations say
-    /// nothing of them.
+    /// Before the node has said which virtual hosts it has, its route configurations say nothing of them.
     fn knows_hosts(&self, group: &ResourceGroup) -> bool {
         let are_inside = !self.takes_hosts || group.catalogue(ResourceType::VirtualHost).is_empty();
         are_inside || self.types[ResourceType::VirtualHost].started
     }
 
-    /// Whether the node has yet to say which virtual hosts it has. A node that comes back says what it has type by
-    /// type, and hosts come after all route configurations.
+    /// A node that comes back says what it has type by type, and hosts come after all route configurations.
     fn waits_for_hosts(&mut self, group: &ResourceGroup, now: Instant) -> bool {
         if !self.preflight.units.has_updates() || !self.has_all_routes() || self.knows_hosts(group) {
             self.preflight.hosts_awaited.end();
@@ -235,7 +218,6 @@ impl Subscriber {
         !self.preflight.hosts_awaited.is_over(now)
     }
 
-    /// Offers units that the node has not accepted yet.
     pub(super) fn next_preflight(&mut self, group: &ResourceGroup, now: Instant) -> Option<SubscriberResponse> {
         let frame = group.catalogue(ResourceType::RouteConfiguration).get(PREFLIGHT)?;
         if !self.preflight.units.started || self.waits_for_hosts(group, now) {
@@ -253,7 +235,7 @@ impl Subscriber {
             units.next_changes(group.units(), allowed, false)
         };
         let (items, gone): (Vec<ResourceChange>, _) = taken.into_iter().partition(|item| item.resource.is_some());
-        // The node has nothing to forget: it has units only until the next ones.
+        // The node has nothing to remove: it has units only until the next ones.
         units.acknowledge(gone, group.units());
         if items.is_empty() && !self.preflight.wants_canary() {
             return None;
@@ -268,7 +250,7 @@ impl Subscriber {
         self.preflight.unanswered.begin(now);
         let routes = &mut self.types[ResourceType::RouteConfiguration];
         routes.sent_nonce = nonce;
-        // Not the version of the preflight: a node that reconnects should be known by what it has besides.
+        // A node that reconnects should be known by its other route configurations.
         let version = match self.protocol {
             ProtocolVariant::Delta => None,
             ProtocolVariant::StateOfTheWorld => Some(version_of(routes.view_after(&[]).into_values())),
@@ -282,7 +264,6 @@ impl Subscriber {
         })
     }
 
-    /// Takes in the answer to units, if this nonce is theirs.
     pub(super) fn answer_preflight(
         &mut self,
         nonce: &str,
@@ -294,7 +275,6 @@ impl Subscriber {
         let InFlight { items, .. } = units
             .in_flight
             .take_if(|in_flight| in_flight.nonce.to_string() == nonce)?;
-        // Each answer is progress.
         self.preflight.units_held.end();
         self.preflight.unanswered.end();
         self.preflight.is_silent = false;
@@ -323,7 +303,7 @@ impl Subscriber {
         Some(answer)
     }
 
-    /// Whether resources of this type may be sent as far as the preflight is concerned.
+    /// Whether the preflight permits resources of this type to be sent.
     pub(super) fn may_go_live(&mut self, resource_type: ResourceType, group: &ResourceGroup, now: Instant) -> bool {
         if !REFERRING.contains(&resource_type) {
             return true;
@@ -347,7 +327,6 @@ impl Subscriber {
         !self.waits_for_judgement()
     }
 
-    /// Whether anything is to be sent of the types that wait for the preflight.
     fn has_live_changes(&self) -> bool {
         let changes = |each: ResourceType| {
             let of_type = &self.types[each];

@@ -11,13 +11,11 @@ use crate::group::ResourceGroup;
 use limpet_resources::{Name, ResourceType};
 
 impl Subscriber {
-    /// Whether a request means nothing, because the answer to a later response is still to come (xDS protocol, "ACK and
-    /// NACK semantics": stale nonces).
+    /// Whether the answer to a later response is still to come (xDS protocol, "ACK and NACK semantics": stale nonces).
     pub(crate) fn is_stale(&self, resource_type: ResourceType, nonce: &str) -> bool {
         !nonce.is_empty() && *nonce != self.types[resource_type].sent_nonce.to_string()
     }
 
-    /// Takes in a request. It may answer a response, subscribe to resources, or both.
     pub(crate) fn request(
         &mut self,
         resource_type: ResourceType,

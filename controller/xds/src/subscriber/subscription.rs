@@ -10,8 +10,8 @@ use limpet_resources::{Name, PREFLIGHT, Resource, ResourceType, ResourceVersion}
 /// The name that stands for all resources (xDS protocol, wildcard subscription).
 pub(super) const WILDCARD: &str = "*";
 
-/// The bytes of resources in one response, where a response may be partial. This bounds the memory for a slow reader,
-/// and the wait of the other types on its stream.
+/// The bytes of resources in one response, where it may be partial: bounds the memory for a slow reader, and the wait
+/// of the other types.
 const RESPONSE_BYTES: usize = 1 << 20;
 
 /// What becomes of a resource that a node asks for and that is published no longer.
@@ -19,64 +19,57 @@ const RESPONSE_BYTES: usize = 1 << 20;
 pub(super) enum UnpublishedAction {
     #[default]
     Removed,
-    /// The node keeps it until it asks for it no longer.
+    /// Until the node stops asking for it.
     Kept,
 }
 
-/// What one stream has of one type, and what it should get.
 #[derive(Debug, Default)]
 pub(super) struct Subscription {
     pub(super) unpublished: UnpublishedAction,
-    /// Whether the node asked for this type at all.
     pub(super) started: bool,
     pub(super) wildcard: bool,
     pub(super) names: BTreeSet<Name>,
-    /// The route configurations whose virtual hosts the node takes.
+    /// Route configurations whose virtual hosts the node takes.
     pub(super) parents: BTreeSet<Name>,
-    /// Those among them whose virtual hosts are not removed.
+    /// The `parents` whose virtual hosts are not removed.
     pub(super) kept: BTreeSet<Name>,
     /// The number of the last change of the group that was taken in.
     cursor: u64,
-    /// What the client has.
     pub(super) has: BTreeMap<Name, SentResource>,
     /// What the client should get, unless it turns out to have it.
     updates: BTreeSet<Name>,
-    /// What the client should remove.
     removals: BTreeSet<Name>,
     /// What the client asked for and does not exist, to be sent as removed.
     absent: BTreeSet<Name>,
     /// What the client gets although it has it.
     forced: BTreeSet<Name>,
-    /// What is published and the client does not ask for.
     unasked: BTreeSet<Name>,
     pub(super) in_flight: Option<InFlight>,
     /// The nonce of the last response.
     pub(super) sent_nonce: u64,
     pub(super) former: InitialState,
-    /// Parts of a refused response. One of the resources is the reason; sending fewer at a time finds it.
+    /// Parts of a refused response. Sending fewer resources at a time finds the bad one.
     suspects: Vec<Vec<Name>>,
     pub(super) refused: BTreeMap<Name, RejectedVersion>,
     /// The client asked for everything, has nothing, and waits for an empty response.
     pub(super) owed_an_answer: bool,
 }
 
-/// What a client had when it connected. It says so in the state of the world only.
+/// What a client had when it connected, which it says only in the state of the world.
 #[derive(Debug, Default)]
 pub(super) enum InitialState {
     #[default]
     Nothing,
     /// This version, which is not compared yet with what is published.
     Version(String),
-    /// Something. Its names are not known.
     Something,
 }
 
-/// A resource that a client has.
 #[derive(Debug, Clone)]
 pub(super) struct SentResource {
     /// None if another server sent it.
     pub(super) version: Option<ResourceVersion>,
-    /// The content, if known: the last good one, in case the next is refused.
+    /// The last good one, if known, in case the next is refused.
     pub(super) resource: Option<Arc<Resource>>,
 }
 
@@ -86,14 +79,12 @@ pub(super) struct RejectedVersion {
     pub(super) message: Arc<str>,
 }
 
-/// A response that waits for its answer.
 #[derive(Debug)]
 pub(super) struct InFlight {
     pub(super) nonce: u64,
     pub(super) items: Vec<ResourceChange>,
 }
 
-/// A change for a client.
 #[derive(Debug, Clone)]
 pub(super) struct ResourceChange {
     pub(super) name: Name,
@@ -114,7 +105,6 @@ impl Subscription {
         self.wildcard || self.names.contains(name) || of_parent()
     }
 
-    /// How many resources are kept by their names.
     pub(super) fn entries(&self) -> usize {
         let in_flight = self.in_flight.as_ref().map_or(0, |in_flight| in_flight.items.len());
         self.has.len() + self.refused.len() + self.updates.len() + self.unasked.len() + in_flight
@@ -126,7 +116,6 @@ impl Subscription {
         self.has_updates() || self.in_flight.as_ref().is_some_and(sent)
     }
 
-    /// Whether something new is left to send.
     pub(super) fn has_updates(&self) -> bool {
         !self.updates.is_empty() || !self.suspects.is_empty()
     }
@@ -135,7 +124,7 @@ impl Subscription {
         !self.removals.is_empty()
     }
 
-    /// Whether the client has all that it asked for, as far as this subscription has taken in changes.
+    /// Whether the client has all that it asked for, as far as changes are taken in.
     pub(super) fn is_settled(&self) -> bool {
         !self.has_updates() && !self.has_removals() && self.in_flight.is_none() && self.refused.is_empty()
     }
@@ -144,12 +133,11 @@ impl Subscription {
         self.cursor >= sequence
     }
 
-    /// Whether the client asks for all that is published, as far as this subscription has taken in changes.
+    /// Whether the client asks for all that is published, as far as changes are taken in.
     pub(super) fn asks_for_all(&self) -> bool {
         self.unasked.is_empty()
     }
 
-    /// Takes in the changes of the group.
     pub(super) fn catch_up(&mut self, catalogue: &Catalogue, sequence: u64) {
         if !self.started || self.cursor == sequence {
             return;
@@ -168,7 +156,6 @@ impl Subscription {
         self.cursor = sequence;
     }
 
-    /// Compares what the client has under a name with what it should have.
     pub(super) fn compare(&mut self, name: &Name, catalogue: &Catalogue) {
         self.updates.remove(name);
         self.removals.remove(name);
@@ -204,13 +191,12 @@ impl Subscription {
         }
     }
 
-    /// The client asks for this name. It gets the resource even if it should have it already.
+    /// The client asks for this name, and gets the resource even if it should have it already.
     pub(super) fn subscribe(&mut self, name: &Name, catalogue: &Catalogue) {
         self.names.insert(Arc::clone(name));
         self.force(name, catalogue);
     }
 
-    /// The client stops asking for this name.
     pub(super) fn unsubscribe(&mut self, name: &Name, catalogue: &Catalogue) {
         self.names.remove(name);
         if !self.wildcard {
@@ -233,7 +219,6 @@ impl Subscription {
         }
     }
 
-    /// The client asks for everything.
     pub(super) fn subscribe_wildcard(&mut self, catalogue: &Catalogue) {
         self.wildcard = true;
         self.owed_an_answer = true;
@@ -242,7 +227,6 @@ impl Subscription {
         }
     }
 
-    /// The client stops asking for everything.
     pub(super) fn unsubscribe_wildcard(&mut self, catalogue: &Catalogue) {
         self.wildcard = false;
         let published = catalogue.iter().map(|resource| resource.name());
@@ -255,7 +239,6 @@ impl Subscription {
         }
     }
 
-    /// Sends this resource, even if the client has it.
     pub(super) fn force(&mut self, name: &Name, catalogue: &Catalogue) {
         self.forced.insert(Arc::clone(name));
         self.compare(name, catalogue);
@@ -315,7 +298,6 @@ impl Subscription {
         names.into_iter().map(item).collect()
     }
 
-    /// The client accepted a response.
     pub(super) fn acknowledge(&mut self, items: Vec<ResourceChange>, catalogue: &Catalogue) {
         for ResourceChange { name, resource } in items {
             if !self.subscribes(&name) {
@@ -339,8 +321,7 @@ impl Subscription {
         }
     }
 
-    /// The client refused a response. Any of its resources may be the reason, so the next responses have half of them
-    /// each, until the bad resource is found and the others are accepted.
+    /// Halves a refused response until the bad resource is found and the others are accepted.
     pub(super) fn refuse(&mut self, mut items: Vec<ResourceChange>, message: &Arc<str>, catalogue: &Catalogue) {
         if items.len() > 1 {
             for item in &items {
@@ -367,7 +348,6 @@ impl Subscription {
                 };
                 self.refused.insert(Arc::clone(&name), refused);
             } else {
-                // Nothing is left to send.
                 self.has.remove(&name);
             }
             self.compare(&name, catalogue);
@@ -375,7 +355,6 @@ impl Subscription {
         }
     }
 
-    /// What the client has, by name, once it has accepted `items`.
     pub(super) fn view_after<'a>(&'a self, items: &'a [ResourceChange]) -> BTreeMap<&'a str, &'a Arc<Resource>> {
         let resource = |(name, held): (&'a Name, &'a SentResource)| Some((&**name, held.resource.as_ref()?));
         let mut view: BTreeMap<_, _> = self.has.iter().filter_map(resource).collect();
@@ -389,7 +368,6 @@ impl Subscription {
     }
 }
 
-/// The version of a set of resources.
 pub(super) fn version_of<'a>(resources: impl IntoIterator<Item = &'a Arc<Resource>>) -> ResourceVersion {
     let versions = resources
         .into_iter()
@@ -397,8 +375,8 @@ pub(super) fn version_of<'a>(resources: impl IntoIterator<Item = &'a Arc<Resourc
     ResourceVersion::of_all(versions)
 }
 
-/// Whether a response of this type has all resources that the client should have, in the state-of-the-world protocol
-/// (xDS protocol, "Deleting resources").
+/// Whether a response has all resources of this type that the client should have, in the state of the world (xDS
+/// protocol, "Deleting resources").
 pub(super) const fn is_complete_state(resource_type: ResourceType) -> bool {
     resource_type.has_wildcard()
 }

@@ -6,7 +6,6 @@ use super::*;
 use crate::limits::{ENTRY, NAMES_OF_STREAM};
 use limpet_resources::ResourceType::{Cluster, Listener};
 
-/// What ends the stream of a client that sends this.
 async fn end_of(address: SocketAddr, requests: Vec<DeltaDiscoveryRequest>) -> Status {
     let mut requests = requests.into_iter();
     let mut client = Client::connect(address, requests.next().unwrap()).await;
@@ -30,7 +29,6 @@ fn names(count: usize, length: usize) -> Vec<String> {
     (0..count).map(|number| format!("{number:0>length$}")).collect()
 }
 
-/// Waits until this node has acknowledged something of the type.
 async fn until_acknowledged(snapshots: &Snapshots, node: &str) {
     let mut status = snapshots.status();
     while status.acknowledged(GROUP, node).is_empty() {
@@ -65,7 +63,6 @@ async fn a_stream_that_asks_for_too_much_ends() {
         resource_names_subscribe: vec!["*".to_owned()],
         ..asks_for("had", &[])
     };
-    // Each fits a message; all of them are too much.
     let mut many = vec![asks_for("many", &[])];
     many.extend((0..20).map(|part| {
         let names = names(20_000, 200)
@@ -103,7 +100,6 @@ async fn a_stream_that_asks_for_too_much_ends() {
         assert_eq!(end.code(), code, "{what}: {end:?}");
     }
     assert_eq!(times(&snapshots, RejectionReason::Request), expected);
-    // What an Envoy with many resources says is served.
     let mut large = Client::connect(running.address, had).await;
     assert!(large.next().await.is_empty());
 }
@@ -128,7 +124,6 @@ async fn large_requests_of_an_address_come_one_by_one() {
     let snapshots = Snapshots::new();
     snapshots.publish(GROUP, Resources::new());
     let running = serve(&snapshots).await;
-    // Many at once: each gets its turn.
     let mut large: Vec<_> = (0..6)
         .map(|number| {
             let first = asks_for(&format!("large-{number}"), &names(10_000, 200));
@@ -179,10 +174,8 @@ async fn large_requests_of_an_address_come_one_by_one() {
         // On a busy machine its time is over before.
         () = &mut unfinished => {}
         _ = &mut large => panic!("two large requests of one address are kept"),
-        // Longer than all those above took.
         () = tokio::time::sleep(4 * took) => {}
     }
-    // Its client goes away.
     body.send_reset(h2::Reason::CANCEL);
     assert!(large.await.unwrap().is_empty());
 }
@@ -220,7 +213,6 @@ async fn a_node_and_a_connection_have_so_many_streams() {
     assert_eq!(refused.code(), Code::ResourceExhausted);
     assert!(refused.message().contains("greedy"), "{refused}");
     assert_eq!(times(&snapshots, RejectionReason::Streams), 1);
-    // Another node is served.
     let mut other = Client::connect(running.address, asks_for("other", &["a".to_owned()])).await;
     assert!(other.next().await.is_empty());
 
@@ -233,7 +225,6 @@ async fn a_node_and_a_connection_have_so_many_streams() {
         client.next().await;
         streams.push(client);
     }
-    // The client waits: the server has told it how many streams there may be.
     let ninth = asks_for("node-9", &["a".to_owned()]);
     let ninth = tokio::spawn(Client::open(channel, ninth));
     until_nodes(&snapshots, 10).await;
@@ -241,7 +232,7 @@ async fn a_node_and_a_connection_have_so_many_streams() {
     ninth.await.unwrap().next().await;
 }
 
-/// Who has a certificate of a Gateway can call itself as any Envoy of it.
+/// A client with a Gateway's certificate can call itself as any Envoy of it.
 #[tokio::test]
 async fn a_namesake_elsewhere_keeps_no_node_out() {
     let snapshots = Snapshots::new();
@@ -261,7 +252,6 @@ async fn a_namesake_elsewhere_keeps_no_node_out() {
     assert!(from([127, 0, 0, 1]).await.is_ok());
 }
 
-/// Waits until this many nodes are connected.
 async fn until_nodes(snapshots: &Snapshots, nodes: usize) {
     let mut status = snapshots.status();
     while status.connected(GROUP) != nodes {
@@ -294,7 +284,6 @@ async fn a_client_that_asks_all_the_time_delays_nobody() {
             ..DeltaDiscoveryRequest::default()
         }
     };
-    // As fast as the server takes them, for as long as the test runs.
     let requests = busy.requests.clone();
     let flood = tokio::spawn(async move {
         let mut sent = 0_usize;

@@ -65,7 +65,6 @@ impl Client {
         Self::open(connected.unwrap(), first).await
     }
 
-    /// A stream of a connection.
     async fn open(channel: Channel, first: DeltaDiscoveryRequest) -> Self {
         let (requests, sent) = mpsc::channel(8);
         requests.send(first).await.unwrap();
@@ -84,7 +83,7 @@ impl Client {
         Ok(message.expect("a message in time")?.expect("a message"))
     }
 
-    /// The names and contents of what comes next, acknowledged.
+    /// The names and contents of the next response, acknowledged.
     async fn next(&mut self) -> Vec<(String, Vec<u8>)> {
         let response = self.message().await.unwrap();
         let answer = DeltaDiscoveryRequest {
@@ -133,7 +132,7 @@ async fn a_slow_client_delays_nobody_and_gets_the_last_change() {
         received += quick.next().await.len();
     }
     for change in 1..=CHANGES {
-        // At rest, so that nothing but the publication itself can be why something is sent.
+        // At rest, so that only the publication can be why something is sent.
         let before = assignment("cluster-7", change - 1).version();
         let mut status = snapshots.status();
         while status
@@ -150,7 +149,6 @@ async fn a_slow_client_delays_nobody_and_gets_the_last_change() {
         );
     }
 
-    // The slow one is owed everything once.
     let mut received = Vec::new();
     while received.len() < names.len() {
         received.extend(slow.next().await);

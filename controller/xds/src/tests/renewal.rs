@@ -40,7 +40,7 @@ async fn a_node_comes_back_before_its_certificate_ends() {
         assert!(words.message().contains("connect again"), "{words}");
     }
     assert_eq!(status.connected(GROUP), 2, "they are coming back");
-    // The old connection ends a moment after its streams. The next stream of the same channel makes a new one.
+    // The next stream of the same channel makes a new connection.
     let mut again = AggregatedDiscoveryServiceClient::new(channel);
     let returned = async move {
         while ways.lock().unwrap().len() < 2 {
@@ -69,7 +69,6 @@ fn who_could_not_come_back_is_not_sent_away() {
         "its authority is not trusted any more"
     );
     assert!(!tls.admits(&[], now));
-    // The server cannot be connected to.
     let (certificate, key) = site.sign("controller.limpet", valid(60 * SECOND, SECOND));
     fs::write(site.files().certificate, certificate).unwrap();
     fs::write(site.files().key, key).unwrap();
@@ -77,8 +76,7 @@ fn who_could_not_come_back_is_not_sent_away() {
     assert!(tls.admits(&short, now) && !tls.admits(&short, now + 2 * SECOND));
 }
 
-/// A certificate is verified when a client connects. Who keeps the connection must not outlast an authority whose key
-/// was stolen.
+/// A client that keeps its connection must not outlast an authority whose key was stolen.
 #[tokio::test]
 async fn who_is_trusted_no_more_gets_nothing_more() {
     let [site, leaked] = [(); 2].map(|()| Site::new());

@@ -1,4 +1,4 @@
-//! What nodes tell of their traffic, and what they are asked.
+//! What nodes report of their traffic.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,7 +16,6 @@ use tonic::codegen::http::Request;
 
 use super::*;
 
-/// A stream of load reports.
 struct LoadClient {
     requests: mpsc::Sender<LoadStatsRequest>,
     responses: Streaming<LoadStatsResponse>,
@@ -48,12 +47,11 @@ fn of_node() -> LoadStatsRequest {
     }
 }
 
-/// Three requests in flight to a host.
 fn loads() -> LoadStatsRequest {
     loads_of("default/shop:80", 1)
 }
 
-/// Three requests in flight to so many hosts, which are one.
+/// Three requests in flight to each of so many hosts, which are one.
 fn loads_of(cluster: &str, hosts: usize) -> LoadStatsRequest {
     let address = SocketAddress {
         address: "10.0.0.7".to_owned(),
@@ -98,7 +96,6 @@ async fn channel(running: &Running) -> Channel {
 
 type Heard = Arc<Mutex<Vec<(String, NodeReport)>>>;
 
-/// One that hears everything, and what it has heard.
 fn listener() -> (Heard, ReportHandler) {
     let told = Heard::default();
     let heard = Arc::clone(&told);
@@ -143,7 +140,6 @@ async fn who_wants_reports_gets_them_and_hears_their_end() {
 async fn a_stream_of_reports_that_nobody_wants_stays_open() {
     let running = run(server().await);
     let mut client = LoadClient::open(channel(&running).await).await;
-    // Nothing is read of it, and it ends nothing.
     client.requests.send(loads()).await.unwrap();
     let silence = timeout(Duration::from_secs(2), client.responses.message()).await;
     assert!(silence.is_err(), "{silence:?}");
@@ -209,7 +205,6 @@ async fn a_load_report_counts_as_far_as_an_envoy_writes_it() {
     assert_eq!(words.code(), Code::OutOfRange, "{words}");
 }
 
-/// A call that reports sessions, over a connection of its own, which ends with it.
 struct Call {
     body: h2::SendStream<tonic::codegen::Bytes>,
     answer: h2::client::ResponseFuture,
@@ -220,7 +215,6 @@ impl Call {
         Self::begin_from(running, 1).await
     }
 
-    /// From this address of the loopback network.
     async fn begin_from(running: &Running, host: u8) -> Self {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.bind(([127, 0, 0, host], 0).into()).unwrap();
@@ -236,7 +230,6 @@ impl Call {
         Self { body, answer }
     }
 
-    /// What becomes of a message.
     async fn send(mut self, message: &[u8]) -> Code {
         let length = u32::try_from(message.len()).unwrap().to_be_bytes();
         let mut left = tonic::codegen::Bytes::from([&[0][..], &length, message].concat());
@@ -295,7 +288,7 @@ async fn a_report_of_nothing_but_empty_parts_is_refused() {
     assert_eq!(told.lock().unwrap().len(), 1);
 }
 
-/// A call of which all is there but its end, which a server may wait for.
+/// A call without its end, which a server may wait for.
 async fn begun(running: &Running, host: u8) -> Call {
     let mut begun = Call::begin_from(running, host).await;
     let message = report_of(Vec::new());
@@ -328,7 +321,6 @@ async fn reports_of_an_address_come_one_by_one() {
     let (told, reports) = listener();
     let running = run(server().await.with_reports(reports));
     let begun = begun(&running, 1).await;
-    // It has its turn by then.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let other = Call::begin(&running).await;
     let other = tokio::spawn(async move { other.send(&report_of(Vec::new())).await });
@@ -336,7 +328,6 @@ async fn reports_of_an_address_come_one_by_one() {
     assert_eq!(told.lock().unwrap().len(), 0, "two reports of one address are kept");
     drop(begun);
     assert_eq!(other.await.unwrap(), Code::Ok);
-    // Nor does it keep its turn for ever.
     let begun = Call::begin(&running).await;
     assert_eq!(begun.answered().await, Code::DeadlineExceeded);
 }

@@ -35,7 +35,6 @@ async fn silent_connections_keep_no_envoy_out() {
         timeout(PATIENCE, status.changed()).await.unwrap();
     }
     assert_eq!(roles().last(), Some(&CertificateRole::Client));
-    // All but the last ones have given way, long before their time was over.
     let away = snapshots.turned_away().into_iter().map(|(_, count)| count).sum::<u64>();
     assert!(away > 0, "{:?}", snapshots.turned_away());
     drop(silent);
@@ -65,7 +64,6 @@ async fn connections_with_one_certificate_kept_out_another_one_at_their_address(
     while status.nodes(GROUP).iter().all(|node| &*node.id != "modest") {
         timeout(PATIENCE, status.changed()).await.unwrap();
     }
-    // The oldest one gave way, and is gone.
     let end = loop {
         if let Err(status) = first.message().await {
             break status;

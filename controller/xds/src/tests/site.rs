@@ -9,7 +9,6 @@ use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity as Clien
 
 use super::*;
 
-/// The time of a certificate that began this long ago and ends after this time.
 pub(super) fn valid(ago: Duration, left: Duration) -> Validity {
     let now = SystemTime::now();
     Validity {
@@ -22,7 +21,6 @@ pub(super) fn year() -> Validity {
     valid(Duration::from_secs(60), Duration::from_secs(365 * 24 * 3600))
 }
 
-/// An authority, and the files of a server with its certificate.
 pub(super) struct Site {
     folder: TempDir,
     authority: rcgen::Issuer<'static, rcgen::KeyPair>,
@@ -72,7 +70,6 @@ impl Site {
         Server::bind(options, snapshots.clone()).await.unwrap()
     }
 
-    /// A client with a certificate for this name.
     pub(super) fn endpoint(&self, address: SocketAddr, name: &str) -> Endpoint {
         self.endpoint_valid(address, name, year())
     }
@@ -81,7 +78,6 @@ impl Site {
         self.endpoint_with(address, self.sign(name, validity))
     }
 
-    /// A client with this certificate and its key.
     pub(super) fn endpoint_with(&self, address: SocketAddr, (certificate, key): (String, String)) -> Endpoint {
         let tls = ClientTlsConfig::new()
             .ca_certificate(Certificate::from_pem(&self.pem))

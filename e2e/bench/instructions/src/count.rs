@@ -1,23 +1,20 @@
-//! Counting with valgrind. A program does an operation a number of times, and then twice as often: the difference is
-//! what the operations took, without the start of the program. So it needs no symbols, and is as it is shipped.
+//! Counting with valgrind. A program repeats an operation, and then twice as often: the difference leaves out its
+//! start, so it needs no symbols.
 
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-/// How often an operation is done, and how often more.
 const OFTEN: usize = 1000;
 
-/// What one operation takes.
 pub(crate) struct Counts {
     pub(crate) instructions: u64,
-    /// Callbacks and allocations, of requests of the module.
+    /// Callbacks and allocations of the module's requests.
     pub(crate) module: Option<[u64; 2]>,
 }
 
 impl Counts {
-    /// The share by which the instructions grew.
     #[expect(clippy::cast_precision_loss, reason = "some thousands")]
     pub(crate) fn growth(&self, former: &Self) -> f64 {
         self.instructions as f64 / former.instructions as f64 - 1.0
@@ -43,7 +40,7 @@ impl Counts {
     }
 }
 
-/// Counts what one operation of a program takes. The last argument of the program is how often it does it.
+/// The program's last argument is the number of repetitions.
 pub(crate) fn count(program: &[&str]) -> Result<Counts> {
     let (once, twice) = (Total::of(program, OFTEN)?, Total::of(program, 2 * OFTEN)?);
     let each = |often: u64, more: u64| more.saturating_sub(often) / OFTEN as u64;

@@ -1,4 +1,4 @@
-//! A request on a route with a session, and the response of a backend.
+//! A request with a session, and its response.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use limpet_core::view::{Answer, RequestView, ResponseView, ViewError};
 
 pub(crate) struct Exchange {
     pub(crate) cookie: Option<Vec<u8>>,
-    /// Whether another host answers than the one that was asked for.
+    /// Whether another host answers than the requested one.
     pub(crate) other_host: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The file of figures, and what has changed against it.
+//! The file of figures, and changes against it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -8,22 +8,19 @@ use serde_json::{Value, json};
 
 use crate::count::Counts;
 
-/// What is said of the figures in the head of their file.
 const ABOUT: &str = "What one operation takes, in instructions of user space. Valgrind counts them, whose CPU has no \
     instructions for SHA-256, so that is most of each figure with a token; most real CPUs have them. The compiler \
     matters, too. `make bench-instructions` compares with these figures; UPDATE_INSTRUCTIONS=1 writes them again.";
 
-/// What grew by more is said.
+/// The largest growth that is not reported.
 const TOLERATED: f64 = 0.03;
 
-/// Figures by the names of operations.
 pub(crate) type Figures = BTreeMap<String, Counts>;
 
 fn file() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("figures.json")
 }
 
-/// Writes the file. `tools`: what they were measured with.
 pub(crate) fn write(figures: &Figures, tools: &str) -> Result<()> {
     let figures: serde_json::Map<String, Value> = figures
         .iter()
@@ -35,7 +32,6 @@ pub(crate) fn write(figures: &Figures, tools: &str) -> Result<()> {
     Ok(())
 }
 
-/// Prints the figures beside those of the file, and says what grew.
 pub(crate) fn compare(figures: &Figures, tools: &str) -> Result<()> {
     let text = std::fs::read_to_string(file()).with_context(|| file().display().to_string())?;
     let content: Value = serde_json::from_str(&text)?;

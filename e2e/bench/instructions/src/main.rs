@@ -14,7 +14,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// Requests of the module: their names in the file of figures, and for the host.
+/// The names of the module's requests, in figures and for the host.
 const REQUESTS: [(&str, &str); 3] = [
     ("module: request in the steady state", "steady"),
     ("module: first request", "first"),

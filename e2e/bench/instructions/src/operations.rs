@@ -1,4 +1,4 @@
-//! Operations of the core. Each is a loop: what comes before it is not measured.
+//! Operations of the core as loops; what comes before a loop is not measured.
 
 use std::hint::black_box;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use crate::exchange::Exchange;
 
 type Operation = fn(usize) -> Result<()>;
 
-/// Each operation by its name in the file of figures.
+/// Each by its name in the file of figures.
 pub(crate) const ALL: [(&str, Operation); 9] = [
     ("core: verify a sealed token", |count| verify(Form::Sealed, count)),
     ("core: verify a signed token", |count| verify(Form::Signed, count)),
@@ -74,7 +74,7 @@ fn seal(form: Form, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// A Cookie field as browsers send it, with what stands in the place of the token.
+/// A browser's Cookie field with this token.
 fn cookies(token: &str) -> Vec<u8> {
     format!("theme=dark; limpet-session={token}; _ga=GA1.1.1234567890.1700000000").into_bytes()
 }
@@ -94,7 +94,6 @@ fn edit_cookies(count: usize) -> Result<()> {
     Ok(())
 }
 
-/// What a request has of a session.
 #[derive(Clone, Copy)]
 enum Cookie {
     Good,
@@ -102,7 +101,6 @@ enum Cookie {
     Forged,
 }
 
-/// Requests and their responses.
 fn serve(cookie: Cookie, count: usize) -> Result<()> {
     const CONFIG: &[u8] = br#"{
         "keys": [{ "id": 1, "inline": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=" }],
@@ -141,7 +139,7 @@ fn forged(token: &str) -> Result<String> {
     Ok([start.context("ASCII")?, other, end.context("ASCII")?].concat())
 }
 
-/// 10,000 sessions of 100 backends in turn. All of them are known, as in the steady state.
+/// 10,000 known sessions of 100 backends in turn, as in the steady state.
 #[expect(clippy::unnecessary_wraps, reason = "an operation like the others")]
 fn count_sessions(count: usize) -> Result<()> {
     let census = Census::new([7; 16], 2000);

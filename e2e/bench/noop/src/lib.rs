@@ -1,4 +1,4 @@
-//! The SDK's filter without any function, with every hook that the SDK exports.
+//! The SDK's filter without a function, with every exported hook.
 
 use proxy_wasm::traits::{Context, HttpContext};
 

@@ -1,6 +1,5 @@
-//! A backend of the tests as a program, for pods. The environment names it (`POD_NAME`). It listens at port 8000 until
-//! SIGTERM. Then it ends as docs/how-to/rollouts.md says: it is not ready any more, serves until all Envoys know, and
-//! finishes its requests.
+//! The tests' backend for pods, named by `POD_NAME`, at port 8000. After SIGTERM it ends as in docs/how-to/rollouts.md:
+//! unready, it serves until all Envoys know, and finishes its requests.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -11,9 +10,9 @@ use limpet_e2e::protocols::{Chat, Echo};
 use limpet_e2e::{Backend, Protocol};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Longer than a readiness probe takes to notice, and Envoys to learn.
+/// Longer than a readiness probe and Envoys take to learn.
 const KNOWN: Duration = Duration::from_secs(15);
-/// How long requests may take. Open streams end after it.
+/// The limit of requests; open streams end after it.
 const REQUESTS: Duration = Duration::from_secs(5);
 
 #[tokio::main(flavor = "current_thread")]

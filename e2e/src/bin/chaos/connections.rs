@@ -1,4 +1,4 @@
-//! Connections whose Envoy is known: kube-proxy leads each to one of them, and the kernel tells where when it begins.
+//! Connections to a Service, with the Envoy that kube-proxy chose for each, as the kernel reports.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -13,30 +13,25 @@ use limpet_e2e::chaos::destination;
 use tokio::net::{TcpSocket, TcpStream};
 
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long the kernel may take to tell of a connection.
+/// The longest time until the kernel reports a connection.
 const DELIVERY: Duration = Duration::from_millis(100);
-/// How often a connection is tried until the kernel tells of it.
 const TRIES: usize = 50;
-/// The ports that clients connect from, one after the other. The kernel would choose a port again after a minute, but
-/// it remembers for two where a connection led, and leads the next one from the same port there, even to an Envoy that
-/// ends. Clients with addresses of their own do not have this.
+/// The clients' ports, in turn. The kernel would reuse a port after a minute, but leads it for two minutes to its
+/// former destination, even an Envoy that ends. Clients with their own addresses lack this problem.
 const PORTS: std::ops::Range<u16> = 20_000..60_000;
 static NEXT_PORT: AtomicUsize = AtomicUsize::new(0);
-/// The room for events that nobody has read yet, in bytes. Without room, the kernel would drop them.
+/// Bytes for unread events, which the kernel drops without room.
 const ROOM: &str = "8388608";
 
-/// A connection, found by its own port.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
     port: u16,
-    /// When the client began to connect.
     pub(crate) opening: Duration,
 }
 
-/// When connections began, and where they lead, by the client's port.
+/// The begin and destination of connections, by client port.
 type Begins = BTreeMap<u16, Vec<(Duration, IpAddr)>>;
 
-/// All connections to one address.
 #[derive(Debug)]
 pub(crate) struct Connections {
     program: Child,
@@ -44,10 +39,7 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Listens to the kernel from now on. Times are counted from `begun`.
-    ///
-    /// # Errors
-    /// If the kernel does not tell of connections.
+    /// Listens to the kernel from now on, with times from `begun`.
     pub(crate) async fn watch(begun: Instant, address: SocketAddr) -> Result<Self> {
         let mut program = Command::new("conntrack")
             .args(["-E", "-e", "NEW", "-p", "tcp", "-b", ROOM])
@@ -79,15 +71,11 @@ impl Connections {
         bail!("conntrack tells nothing of connections to {address}")
     }
 
-    /// Where each of these connections led, if it came to be.
-    ///
-    /// # Errors
-    /// If not all connections were seen.
     pub(crate) fn envoys(&mut self, lines: impl Iterator<Item = Line>) -> Result<Vec<Option<IpAddr>>> {
         let ended = self.program.try_wait()?;
         ensure!(ended.is_none(), "conntrack ended: {ended:?}");
         let begins = self.begins.lock().unwrap_or_else(PoisonError::into_inner);
-        // Others had the port before and after it.
+        // The port may have had others before and after it.
         let envoy = |line: Line| {
             let of_port = begins.get(&line.port)?;
             let first = of_port.iter().find(|(at, _)| *at >= line.opening)?;
@@ -99,13 +87,12 @@ impl Connections {
 
 impl Drop for Connections {
     fn drop(&mut self) {
-        // It may have ended.
         let _ = self.program.kill();
         let _ = self.program.wait();
     }
 }
 
-/// Connects to a Service's address. Nobody may listen where it leads.
+/// An inner error means that nothing listens where the Service leads.
 pub(crate) async fn dial(address: SocketAddr, begun: Instant) -> Result<Result<(Line, TcpStream), String>> {
     let socket = bound()?;
     let line = Line {
@@ -121,13 +108,11 @@ pub(crate) async fn dial(address: SocketAddr, begun: Instant) -> Result<Result<(
     Ok(Ok((line, stream)))
 }
 
-/// A socket at a port that no connection had for minutes.
 fn bound() -> Result<TcpSocket> {
     let socket = TcpSocket::new_v4()?;
     for _ in PORTS {
         let next = NEXT_PORT.fetch_add(1, Ordering::Relaxed) % PORTS.len();
         let port = PORTS.clone().nth(next).unwrap_or(PORTS.start);
-        // Somebody may listen there.
         if socket.bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))).is_ok() {
             return Ok(socket);
         }

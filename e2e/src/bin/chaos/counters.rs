@@ -1,5 +1,4 @@
-//! The filter's counters in each Envoy. An Envoy that ends takes its own with it, so they are read all the time, and
-//! the last ones of each count.
+//! The filter's counters in each Envoy, read all the time: an ended Envoy's last ones count.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,18 +15,17 @@ use crate::processes::Processes;
 
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// The argument with which this program reads the counters of the Envoy whose network it is in.
+/// The argument with which this program reads the counters in an Envoy's network.
 pub(crate) const READ: &str = "read-counters";
 
-/// The counters by their names, such as `refused.expired`, summed over policies.
+/// Counters by name, such as `refused.expired`, summed over policies.
 pub(crate) type Counts = BTreeMap<String, u64>;
 
-/// The last counters of each Envoy, by the number of its process.
+/// The last counters of each Envoy, by process number.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Counters(Arc<Mutex<BTreeMap<u32, Counts>>>);
 
 impl Counters {
-    /// Reads until the program ends.
     pub(crate) fn watch(processes: Processes) -> Self {
         let counters = Self::default();
         let watching = counters.clone();
@@ -36,7 +34,7 @@ impl Counters {
                 let running = processes.all().into_iter().filter(|process| process.gone.is_none());
                 for process in running.filter(|process| process.role == Role::Envoy) {
                     let read = tokio::task::spawn_blocking(move || read(process.id)).await;
-                    // One that has just begun, or ended, has none.
+                    // A new or ended one has none.
                     if let Ok(Ok(counts)) = read {
                         watching
                             .0
@@ -51,7 +49,6 @@ impl Counters {
         counters
     }
 
-    /// The sums over all Envoys, and how many there are.
     pub(crate) fn sums(&self) -> (usize, Counts) {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut sums = Counts::new();
@@ -62,11 +59,11 @@ impl Counters {
     }
 }
 
-/// The admin interface is for the pod alone.
+/// Runs in the pod's network, as only that reaches the admin interface.
 fn read(process: u32) -> Result<Counts> {
     let output = Command::new("nsenter")
         .args(["--target", &process.to_string(), "--net"])
-        // Its file may have another one in its place by now.
+        // Its file may have been replaced by now.
         .arg(format!("/proc/{}/exe", std::process::id()))
         .arg(READ)
         .output()
@@ -75,7 +72,6 @@ fn read(process: u32) -> Result<Counts> {
     Ok(summed(&String::from_utf8(output.stdout)?))
 }
 
-/// Prints what the Envoy beside this program says.
 pub(crate) async fn print() -> Result<()> {
     let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, ADMIN_PORT));
     let answer = Request::get(admin, "/stats?filter=limpet&usedonly").send().await?;

@@ -1,5 +1,4 @@
-//! `make chaos`: pods and processes end in every way while clients use their sessions, and everything that clients see
-//! is counted and has to have a reason.
+//! `make chaos`: pods and processes end in every way while clients use sessions, and every loss must have a reason.
 #![allow(clippy::indexing_slicing, reason = "JSON by index: what is not there is null")]
 
 mod clients;
@@ -33,14 +32,14 @@ use self::site::Site;
 use self::watch::Watch;
 
 const CLIENTS: usize = 200;
-/// How long it is, unless `MINUTES` says something else. The results of such a run are for docs.
+/// The length of a run without `MINUTES`, whose results are for docs.
 const MINUTES: u64 = 10;
-/// How long clients go on before the first event and after the last.
+/// The time before the first event and after the last.
 const PEACE: Duration = Duration::from_secs(5);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    // Of one thread, so what events wait for need not be sent to another.
+    // One thread, so that events need not be `Send`.
     match LocalSet::new().run_until(Box::pin(run())).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -50,7 +49,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Everything ends with the namespaces that this runs in, by whatever ends it.
+/// Everything ends with the namespaces of this program.
 async fn run() -> Result<()> {
     if std::env::args().nth(1).as_deref() == Some(counters::READ) {
         return counters::print().await;
@@ -98,7 +97,6 @@ async fn run() -> Result<()> {
     Ok(())
 }
 
-/// How long events begin (`MINUTES`).
 fn minutes() -> Result<u64> {
     match std::env::var("MINUTES").ok().filter(|minutes| !minutes.is_empty()) {
         None => Ok(MINUTES),

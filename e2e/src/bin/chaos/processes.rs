@@ -1,4 +1,4 @@
-//! The processes of pods: when each has ended, and what it used.
+//! The processes of pods, with their ends.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,27 +9,23 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use limpet_e2e::chaos::Role;
 
-/// How often is looked whether processes are there.
 const INTERVAL: Duration = Duration::from_millis(20);
-/// How often is looked for new ones.
+/// How often new processes are searched.
 const SEARCH: Duration = Duration::from_millis(200);
 
-/// A process that serves.
 #[derive(Debug, Clone)]
 pub(crate) struct Process {
-    /// Unique in this run. The kernel gives an id again.
+    /// Unique in this run, unlike kernel ids.
     pub(crate) number: u32,
     pub(crate) id: u32,
     pub(crate) role: Role,
-    /// The uid of its pod.
     pub(crate) pod: String,
-    /// When it was last seen to run.
+    /// When it last ran.
     pub(crate) seen: Duration,
-    /// When it was first seen to run no more.
+    /// When it first ran no more.
     pub(crate) gone: Option<Duration>,
 }
 
-/// The processes of all pods, those that have ended too.
 #[derive(Debug, Clone)]
 pub(crate) struct Processes {
     begun: Instant,
@@ -37,7 +33,7 @@ pub(crate) struct Processes {
 }
 
 impl Processes {
-    /// Watches until the program ends, in a thread of its own: nothing else may make it late.
+    /// Watches until the program ends, in its own thread so that nothing delays it.
     pub(crate) fn watch(begun: Instant) -> Result<Self> {
         let processes = Self {
             begun,
@@ -61,7 +57,7 @@ impl Processes {
         }
     }
 
-    /// Every process is looked at each time: one that a container runtime starts becomes another program later.
+    /// Checks every process each time: a container runtime's child becomes another program later.
     fn search(&self) {
         let running: BTreeSet<u32> = {
             let known = self.lock();
@@ -98,12 +94,10 @@ impl Processes {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All of them, in the order in which they were found.
     pub(crate) fn all(&self) -> Vec<Process> {
         self.lock().clone()
     }
 
-    /// The process of this pod that runs.
     pub(crate) fn of(&self, pod: &str) -> Option<Process> {
         let known = self.lock();
         let mut running = known.iter().filter(|process| process.gone.is_none());
@@ -111,7 +105,7 @@ impl Processes {
     }
 }
 
-/// Ends a process as nobody can prevent. Returns whether it was there: it may have ended for another reason.
+/// Kills a process with SIGKILL. Returns whether it still existed.
 pub(crate) fn kill(process: &Process) -> Result<bool> {
     let mut kill = std::process::Command::new("kill");
     let output = kill.args(["-KILL", &process.id.to_string()]).output();
@@ -125,17 +119,16 @@ fn ids() -> Vec<u32> {
         .collect()
 }
 
-/// Whether anything is left of it. Its connections end between its last instruction and this.
+/// Whether the kernel still knows it. Its connections end between its last instruction and this.
 fn is_known(id: u32) -> bool {
     Path::new("/proc").join(id.to_string()).exists()
 }
 
-/// What has begun to end has no program any more.
+/// Whether a process still has its program, which an ending one lacks.
 pub(crate) fn runs(id: u32) -> bool {
     fs::read_link(format!("/proc/{id}/exe")).is_ok()
 }
 
-/// The role and the pod of a process that serves in one.
 fn is_of_pod(id: u32) -> Option<(Role, String)> {
     let arguments = fs::read_to_string(format!("/proc/{id}/cmdline")).ok()?;
     let mut arguments = arguments.split('\0');
@@ -143,7 +136,6 @@ fn is_of_pod(id: u32) -> Option<(Role, String)> {
     let role = match (program.as_str(), arguments.next()) {
         ("backend", _) => Role::Application,
         ("envoy", _) => Role::Envoy,
-        // Not one that writes a bootstrap.
         ("limpet", Some("controller")) if arguments.next() != Some("bootstrap") => Role::Controller,
         _ => return None,
     };
@@ -154,8 +146,8 @@ fn is_of_pod(id: u32) -> Option<(Role, String)> {
     Some((role, pod.to_owned()))
 }
 
-/// The folder of a process's cgroup that has this controller, in either version of cgroups. A process that has just
-/// begun is in that of its pod in one hierarchy, and in that of the whole node in another.
+/// The folder of a process's cgroup with this controller, in cgroups v1 or v2, whose hierarchies may differ for a new
+/// process.
 pub(crate) fn cgroup(id: u32, controller: &str) -> Option<PathBuf> {
     let groups = fs::read_to_string(format!("/proc/{id}/cgroup")).ok()?;
     groups.lines().find_map(|line| {

@@ -1,4 +1,4 @@
-//! What a run leaves: JSON, a picture, and the page about the runs with both builds.
+//! A run's files: JSON, a picture, and the page about both builds.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,10 +8,9 @@ use limpet_e2e::chaos::{Report, page, picture, summary};
 use limpet_e2e::tools;
 use serde_json::Value;
 
-/// Where the results of a whole run are; those of a shorter one are in `target`.
+/// The folder for whole runs; shorter ones go to `target`.
 const PAGES: &str = "design";
 
-/// Writes the results, and prints them for people.
 pub(crate) fn write(report: &Report, is_whole: bool) -> Result<()> {
     let run = report.json();
     let filter = run["about"]["filter"].as_str().unwrap_or_default();
@@ -27,7 +26,6 @@ pub(crate) fn write(report: &Report, is_whole: bool) -> Result<()> {
     Ok(())
 }
 
-/// The runs whose results are there.
 fn runs(folder: &std::path::Path) -> Result<Vec<Value>> {
     let files = ["wasm.json", "module.json"].map(|file| folder.join(file));
     let there = files.into_iter().filter(|file| file.exists());
@@ -36,7 +34,6 @@ fn runs(folder: &std::path::Path) -> Result<Vec<Value>> {
         .collect()
 }
 
-/// The machine that this runs on.
 pub(crate) fn machine() -> Result<String> {
     let memory = fs::read_to_string("/proc/meminfo")?;
     let memory = memory

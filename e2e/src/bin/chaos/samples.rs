@@ -1,4 +1,4 @@
-//! What the controller and the Envoys use, from the files of their cgroups.
+//! Resource usage of the controller and the Envoys, from their cgroups.
 
 use std::fs;
 use std::path::Path;
@@ -12,12 +12,10 @@ use crate::processes::{Processes, cgroup};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// All samples so far.
 #[derive(Debug, Clone)]
 pub(crate) struct Samples(Arc<Mutex<Vec<Sample>>>);
 
 impl Samples {
-    /// Takes samples until the program ends.
     pub(crate) fn take(begun: Instant, processes: Processes) -> Result<Self> {
         let samples = Self(Arc::default());
         let taken = samples.clone();
@@ -37,7 +35,7 @@ impl Samples {
             let memory = cgroup(process.id, "memory").and_then(|folder| memory(&folder));
             let cpu = cgroup(process.id, "cpuacct").or_else(|| cgroup(process.id, "cpu"));
             let cpu = cpu.and_then(|folder| cpu_time(&folder));
-            // What has just ended has none.
+            // An ended one has none.
             let Some((memory, cpu)) = memory.zip(cpu) else { continue };
             let sample = Sample {
                 at: begun.elapsed(),
@@ -55,7 +53,7 @@ impl Samples {
     }
 }
 
-/// The bytes that are resident and have no file.
+/// The resident bytes without a file.
 fn memory(folder: &Path) -> Option<u64> {
     let stat = fs::read_to_string(folder.join("memory.stat")).ok()?;
     field(&stat, "total_rss ").or_else(|| field(&stat, "anon "))

@@ -1,4 +1,4 @@
-//! What the run is about: Limpet as Helm installs it, a Gateway whose Envoys it keeps, and an application.
+//! Limpet as Helm installs it, a Gateway with managed Envoys, and an application.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,37 +10,30 @@ use limpet_e2e::{Build, helm};
 use limpet_model::envoys_name;
 use serde_json::{Value, json};
 
-/// The release of the chart, its `GatewayClass`, and the namespace that it is in.
+/// The chart's release and `GatewayClass`, and their namespace.
 const RELEASE: &str = "limpet";
 pub(crate) const SYSTEM: &str = "limpet-system";
 pub(crate) const CONTROLLER: &str = "limpet-controller";
-/// The Gateway, the application, and its routes.
 pub(crate) const WEB: &str = "web";
 
-/// The host of the gRPC route.
 pub(crate) const GRPC_HOST: &str = "grpc.example";
 
-/// How long a Deployment may take: its pods drain, one after the other, and other events are in its way.
+/// A Deployment's pods drain one after the other, and other events delay it.
 const ROLLOUT: Duration = Duration::from_secs(900);
 
-/// Three Envoys, because two of them may end at the same time. A key is rotated in half a minute, not in two.
+/// Three Envoys, because two may end at once. A key is rotated in half a minute, not in two.
 const VALUES: &str = "
 config:
   keyring: {phaseTime: 5s}
   envoy: {managed: {defaults: {replicas: 3, filter: FILTER}}}
 ";
 
-/// A cluster with everything in it.
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(crate) node: Node,
-    /// The namespace of the application.
     pub(crate) default: Client,
-    /// The namespace of the controller and of the Envoys.
     pub(crate) system: Client,
-    /// The Gateway's address.
     pub(crate) address: SocketAddr,
-    /// The Deployment of the Envoys.
     pub(crate) envoys: String,
 }
 
@@ -107,13 +100,11 @@ fn install(node: &Node, filter: Build) -> Result<()> {
     .map(drop)
 }
 
-/// Waits until a Deployment has as many pods as it should, and all of them are ready and have its present template.
 pub(crate) async fn until_rolled_out(client: &Client, deployment: &str) -> Result<()> {
     kube::until_rolled_out(client, deployment, ROLLOUT).await
 }
 
-/// It ends as docs/how-to/rollouts.md says: it serves for a while, says that it is not ready, serves until all Envoys
-/// know, and finishes its requests.
+/// It ends as in docs/how-to/rollouts.md.
 fn application() -> Value {
     let mut application = kube::application(WEB);
     let container = &mut application["spec"]["template"]["spec"]["containers"][0];

@@ -1,4 +1,4 @@
-//! The pods as the API server knows them, and what became of each.
+//! The pods as the API server knows them.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,7 +14,6 @@ use crate::processes::{Process, Processes};
 
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// What is known of a pod.
 #[derive(Debug, Clone)]
 #[allow(clippy::struct_excessive_bools, reason = "conditions of an object")]
 struct Known {
@@ -22,29 +21,24 @@ struct Known {
     name: String,
     address: Option<IpAddr>,
     created: String,
-    /// The hash of its template.
     template: String,
     evicted: bool,
     deleted: bool,
-    /// Why it was deleted, if it was.
     cause: Option<Cause>,
     restarts: u64,
     out_of_memory: bool,
     ready: bool,
-    /// When it was last seen to be ready.
     last_ready: Option<Duration>,
-    /// When it was ready again after so many restarts.
+    /// When it was ready again, by number of restarts.
     again: Vec<(u64, Duration)>,
 }
 
-/// A process that was ended.
 #[derive(Debug, Clone)]
 struct Kill {
     process: u32,
     cause: Cause,
 }
 
-/// Watches the pods, in the background.
 #[derive(Debug, Clone)]
 pub(crate) struct Watch {
     begun: Instant,
@@ -53,7 +47,6 @@ pub(crate) struct Watch {
     kills: Arc<Mutex<Vec<Kill>>>,
 }
 
-/// A pod that is ready.
 #[derive(Debug, Clone)]
 pub(crate) struct Ready {
     pub(crate) name: String,
@@ -62,7 +55,6 @@ pub(crate) struct Ready {
 }
 
 impl Watch {
-    /// Watches until the program ends.
     pub(crate) fn start(begun: Instant, client: Client, processes: Processes) -> Self {
         let watch = Self {
             begun,
@@ -73,7 +65,7 @@ impl Watch {
         let watching = watch.clone();
         tokio::spawn(async move {
             loop {
-                // The API server may be late; the next look finds what there is.
+                // The API server may be late; the next look finds everything.
                 let _ = watching.look(&client).await;
                 tokio::time::sleep(INTERVAL).await;
             }
@@ -83,7 +75,7 @@ impl Watch {
 
     async fn look(&self, client: &Client) -> Result<()> {
         let mut found = Vec::new();
-        // What is ready at the end of the request was so at its begin, or has become so.
+        // A pod ready at the end of the request was ready at its begin, or became so.
         let asked = self.begun.elapsed();
         for namespace in ["default", "limpet-system"] {
             found.extend(client.in_namespace(namespace).list("v1/Pod", "").await?);
@@ -132,7 +124,6 @@ impl Watch {
         self.kills.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a process is ended, and why.
     pub(crate) fn note_end(&self, process: &Process, cause: Cause) {
         self.kills().push(Kill {
             process: process.number,
@@ -140,7 +131,6 @@ impl Watch {
         });
     }
 
-    /// The pods of this role that are ready and were not asked to end, with the processes in them.
     pub(crate) fn ready(&self, role: Role) -> Vec<Ready> {
         let pods = self.pods();
         let ready = pods
@@ -163,19 +153,17 @@ impl Watch {
         pod.is_none_or(|pod| pod.deleted || pod.ready && pod.restarts > restarts)
     }
 
-    /// Whether this pod was deleted.
     pub(crate) fn has_to_end(&self, name: &str) -> bool {
         let pods = self.pods();
         pods.values().any(|pod| pod.name == name && pod.deleted)
     }
 
-    /// Whether the kubelet has said of this pod that a process of it was ended for its memory.
+    /// Whether the kubelet reported a process of this pod as out of memory.
     pub(crate) fn was_out_of_memory(&self, name: &str) -> bool {
         let pods = self.pods();
         pods.values().any(|pod| pod.name == name && pod.out_of_memory)
     }
 
-    /// Everything that pods were seen to do.
     pub(crate) fn history(&self) -> Vec<Pod> {
         let pods = self.pods().clone();
         let processes = self.processes.all();
@@ -231,14 +219,12 @@ impl Watch {
     }
 }
 
-/// The template of the last pod of each role.
 fn newest<'a>(pods: impl Iterator<Item = &'a Known>) -> BTreeMap<Role, String> {
     let mut pods: Vec<_> = pods.collect();
     pods.sort_by_key(|pod| &pod.created);
     pods.into_iter().map(|pod| (pod.role, pod.template.clone())).collect()
 }
 
-/// A pod's uid, and what it is like now.
 fn read(pod: &Value) -> Option<(String, Known)> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let (meta, status) = (&pod["metadata"], &pod["status"]);

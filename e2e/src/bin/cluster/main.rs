@@ -1,4 +1,4 @@
-//! `make cluster`: starts a Kubernetes cluster of one node, whose pods run, and keeps it until Ctrl-C or SIGTERM.
+//! `make cluster`: keeps a Kubernetes cluster of one node, whose pods run, until Ctrl-C or SIGTERM.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -22,7 +22,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Everything ends with the namespaces that this runs in, by whatever ends it.
+/// Everything ends with the namespaces of this program.
 async fn run() -> Result<()> {
     let started = Instant::now();
     let node = Node::start().await?;
@@ -35,7 +35,6 @@ async fn run() -> Result<()> {
     std::future::pending().await
 }
 
-/// A folder with the chart where the commands of the first page name it.
 fn stage() -> Result<PathBuf> {
     // A folder of e2e/tools/in-node.sh, which goes with the cluster.
     let folder = std::env::temp_dir().join("walk");
@@ -68,7 +67,7 @@ images and shop.yaml are there already, and controller/deploy/chart is the chart
         Release::V1_7_0.tag(),
     );
     for Step { command, .. } in first_page::steps()? {
-        // What it would get from elsewhere is here already.
+        // Downloads and builds are here already.
         if command.contains("https://") || command.starts_with("make ") {
             continue;
         }

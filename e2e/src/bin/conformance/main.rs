@@ -1,6 +1,6 @@
-//! `make conformance`: runs the Gateway API's own conformance suite on a genuine node, in which Helm has installed
-//! Limpet, and writes the suite's report into design/conformance. Before it, on a node with a newer release of the API,
-//! it runs tests of session persistence in the suite's form.
+//! `make conformance`: runs the Gateway API's conformance suite on a genuine node with Limpet from Helm, and writes its
+//! report into design/conformance, after tests of session persistence in the suite's form on a node with a newer
+//! release.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -9,11 +9,10 @@ use anyhow::{Context, Result, ensure};
 use limpet_e2e::kube::Node;
 use limpet_e2e::{Build, helm, tools};
 
-/// The `GatewayClass`: a release's is called as the release.
+/// The `GatewayClass`, named as the Helm release.
 const CLASS: &str = "limpet";
 
-/// There is no load balancer here, so Gateways are reached at the addresses of their Services in the cluster. The
-/// suite's certificates are in namespaces of its own.
+/// Without a load balancer, Gateways have cluster addresses. The suite's certificates are in its own namespaces.
 const VALUES: &str = "
 crds: {install: false}
 certificates: {namespaces: ['*']}
@@ -33,13 +32,13 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Everything ends with the namespaces that this runs in, by whatever ends it.
+/// Everything ends with the namespaces of this program.
 async fn run() -> Result<()> {
     let (filter, file) = match Build::tested()? {
         Build::Wasm => ("Wasm", "wasm.yaml"),
         Build::Module => ("Module", "module.yaml"),
     };
-    // The tests of session persistence are about another release than that of the suite.
+    // The tests of session persistence are about another release than the suite.
     let (program, directory) = tools::persistence()?;
     let persistence = Tests {
         program,
@@ -72,10 +71,9 @@ async fn run() -> Result<()> {
     Ok(())
 }
 
-/// Tests that run on a node of their own.
+/// Tests on their own node.
 struct Tests {
     program: PathBuf,
-    /// The Gateway API's.
     definitions: Vec<PathBuf>,
     name: &'static str,
     what: &'static str,
@@ -86,12 +84,12 @@ impl Tests {
     async fn run(&self, filter: &str) -> Result<()> {
         let node = Node::start().await?;
         node.admin().define_all(&self.definitions).await?;
-        // Without BackendLBPolicy, which is of an older release: the suite wants all definitions to be of its own.
+        // Without BackendLBPolicy, of an older release: the suite wants only its own definitions.
         let envoys = tools::checkout().join("controller/deploy/crds/envoydeployments.yaml");
         node.admin().define_all(&[envoys]).await?;
         install(&node, filter)?;
         println!("Running {}", self.what);
-        // What the status of the class claims is what is tested.
+        // It tests the features that the class's status claims.
         let status = Command::new(&self.program)
             .env("KUBECONFIG", node.server().admin_kubeconfig()?)
             .args(["-test.v", "-test.timeout=90m"])
@@ -104,7 +102,6 @@ impl Tests {
     }
 }
 
-/// The definitions of a release in this directory, experimental channel.
 fn definitions(directory: &Path) -> Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
     let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;

@@ -1,17 +1,14 @@
-//! The keyring that the controller keeps in a Secret.
+//! The controller's keyring in a Secret.
 
 use anyhow::{Context, Result};
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine};
 use limpet_e2e::kube::Namespace;
 use serde_json::{Value, json};
 
-/// The Secret with the keyring.
 pub(crate) const KEYRING: &str = "limpet-keyring";
-/// The Secret with the key-encryption key, and its field, which is also the name of the variable in Envoy's
-/// environment.
+/// The Secret, and its field, which is also the variable in Envoy's environment.
 const KEY_ENCRYPTION_KEY: (&str, &str) = ("limpet-key-encryption-key", "LIMPET_KEK_1");
 
-/// The environment variable with the key-encryption key, as `envFrom` of a pod would set it.
 pub(crate) async fn environment(namespace: &Namespace) -> Result<(&'static str, String)> {
     let (secret, field) = KEY_ENCRYPTION_KEY;
     let secret = namespace.get("v1/Secret", secret).await?;
@@ -19,7 +16,7 @@ pub(crate) async fn environment(namespace: &Namespace) -> Result<(&'static str, 
     Ok((field, String::from_utf8(text)?))
 }
 
-/// The keyring's keys and their states, such as `1 signing, 2 verifying`.
+/// The states of keys, such as `1 signing, 2 verifying`.
 pub(crate) async fn states(namespace: &Namespace) -> Result<String> {
     let secret = namespace.get("v1/Secret", KEYRING).await?;
     let document: Value = serde_json::from_slice(&decoded(&secret, "keyring.json")?)?;
@@ -28,20 +25,17 @@ pub(crate) async fn states(namespace: &Namespace) -> Result<String> {
     Ok(states.collect::<Vec<_>>().join(", "))
 }
 
-/// Asks for a rotation, as `kubectl annotate` does.
 pub(crate) async fn rotate(namespace: &Namespace) -> Result<()> {
     let change = json!({"metadata": {"annotations": {"limpet.dev/rotate": "demo"}}});
     namespace.merge("v1/Secret", KEYRING, &change).await.map(drop)
 }
 
-/// The id of the key that a token was made with. It is the second byte, which is not encrypted
-/// (`docs/reference/token.md`).
+/// The id of a token's key: its second byte, which is not encrypted (`docs/reference/token.md`).
 pub(crate) fn of_token(token: &str) -> Result<u8> {
     let bytes = BASE64_URL_SAFE_NO_PAD.decode(token)?;
     bytes.get(1).copied().context("the token is too short")
 }
 
-/// The token with its last bit flipped.
 pub(crate) fn forged(token: &str) -> Result<String> {
     let mut bytes = BASE64_URL_SAFE_NO_PAD.decode(token)?;
     *bytes.last_mut().context("the token is empty")? ^= 1;

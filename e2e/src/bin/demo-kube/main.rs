@@ -1,8 +1,7 @@
-//! `make demo-kube`: shows, step by step in the terminal, how Kubernetes objects lead to signed sessions through a
-//! stock Envoy. Each step is checked: if one does not do what its title says, the demo ends with an error.
+//! `make demo-kube`: shows step by step how Kubernetes objects lead to signed sessions through a stock Envoy, and
+//! checks each step.
 //!
-//! The API server, etcd and the controllers are Kubernetes' own. There is no kubelet: the pods are backends in this
-//! process.
+//! The API server, etcd and the controllers are Kubernetes' own; the pods are backends in this process.
 
 #![allow(clippy::indexing_slicing, reason = "JSON by index: what is not there is null")]
 
@@ -30,7 +29,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// However this ends, everything that was started ends with it: by its value, or with the network namespace.
+/// Everything started ends with this: by its value, or with the network namespace.
 async fn run() -> Result<()> {
     let once = std::env::var("DEMO").is_ok_and(|demo| demo == "once");
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -1,15 +1,12 @@
-//! The objects that the demo applies, and their statuses.
+//! The demo's objects and their statuses.
 
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::kube::Namespace;
 use serde_json::Value;
 
-/// The Gateway's port.
 pub(crate) const PORT: u16 = 8080;
-/// The name of the policy's cookie.
 pub(crate) const COOKIE: &str = "limpet-session";
 
-/// A `GatewayClass` for the demo's controller, and a Gateway.
 pub(crate) fn gateway(namespace: &Namespace) -> String {
     let (class, controller) = (namespace.name(), namespace.controller_name());
     format!(
@@ -29,7 +26,6 @@ spec:
     )
 }
 
-/// An `HTTPRoute` that sends all requests to two Services, with these weights.
 pub(crate) fn route(v1: u32, v2: u32) -> String {
     format!(
         "\
@@ -46,7 +42,6 @@ spec:
     )
 }
 
-/// A `BackendLBPolicy` for both Services.
 pub(crate) fn policy() -> String {
     format!(
         "\
@@ -62,7 +57,7 @@ spec:
     )
 }
 
-/// The status of a condition: `True`, `False` or `Unknown`; empty if it is not set.
+/// A condition's status: `True`, `False` or `Unknown`; empty if not set.
 pub(crate) fn condition<'a>(conditions: &'a Value, name: &str) -> &'a str {
     let conditions = conditions.as_array().into_iter().flatten();
     let mut found = conditions.filter(|condition| condition["type"] == name);
@@ -72,7 +67,7 @@ pub(crate) fn condition<'a>(conditions: &'a Value, name: &str) -> &'a str {
         .unwrap_or_default()
 }
 
-/// Prints a policy's status as `kubectl get -o yaml` does, and checks that the policy is accepted for both Services.
+/// Prints a policy's status as `kubectl get -o yaml` does, and checks it.
 pub(crate) fn show_status(policy: &Value) -> Result<()> {
     let text = serde_saphyr::to_string(&policy["status"]).context("cannot write the status as YAML")?;
     println!("  $ kubectl get backendlbpolicy sticky -o yaml");

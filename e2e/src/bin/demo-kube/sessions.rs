@@ -1,4 +1,4 @@
-//! Sessions that one can see: three pods, twenty clients, and a pod that may go.
+//! Visible sessions: three pods, twenty clients, and a pod that may go.
 
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::kube::Pod;
@@ -11,7 +11,7 @@ use crate::steps::{answered, indented, title};
 const SERVICE: &str = "cart";
 const CLIENTS: usize = 20;
 
-/// The route, and sessions that are over when they were unused for ten seconds.
+/// The route, with sessions that end after ten idle seconds.
 const OBJECTS: &str = "\
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
@@ -97,7 +97,7 @@ async fn pods(setup: &Setup) -> Result<Vec<Pod>> {
         (names.len() == pods.len()).then_some(())
     })
     .await?;
-    // Those that this took are known, and then over, before the others begin.
+    // The first sessions are known, and then over, before the others begin.
     for known in [true, false] {
         poll::until("the first sessions to be over", async || {
             let (_, text) = limpet(setup, &["sessions", SERVICE, "--format", "json"]).await.ok()?;
@@ -123,7 +123,6 @@ async fn clients(setup: &Setup) -> Result<Vec<Visitor>> {
     Ok(clients)
 }
 
-/// Runs the command and prints what it prints.
 async fn show(setup: &Setup, arguments: &[&str]) -> Result<()> {
     let (code, text) = limpet(setup, arguments).await?;
     println!("  $ limpet {}\n{}", arguments.join(" "), indented(text.trim_end()));
@@ -131,7 +130,6 @@ async fn show(setup: &Setup, arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The exit code of the command, and what it prints.
 async fn limpet(setup: &Setup, arguments: &[&str]) -> Result<(Option<i32>, String)> {
     let kubeconfig = setup.kubeconfig()?;
     let kubeconfig = kubeconfig.to_str().context("a path that is not UTF-8")?.to_owned();

@@ -1,4 +1,4 @@
-//! The demo's cluster, two Services with two pods each, the controller, and an Envoy.
+//! The demo's cluster, two Services with two pods each, the controller and an Envoy.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -23,7 +23,6 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Starts and applies everything, and prints what it does.
     pub(crate) async fn start() -> Result<Self> {
         println!(
             "A Kubernetes API server with the Gateway API, Kubernetes' own endpointslice controller, and Limpet's \
@@ -38,7 +37,7 @@ impl Setup {
         println!("  definition of BackendLBPolicy from {shipped}, roles from controller/deploy/rbac.yaml");
         let namespace = cluster.namespace("demo").await?;
         let controller = Controller::start(cluster.server(), &namespace, |config| {
-            // By default a phase of a rotation lasts a minute.
+            // By default a phase takes a minute.
             config["keyring"] = json!({"phaseTime": "1s"});
         })
         .await?;
@@ -100,29 +99,24 @@ impl Setup {
         Ok(setup)
     }
 
-    /// The Gateway's address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.controller.address(PORT)
     }
 
-    /// A client without cookies.
     pub(crate) fn visitor(&self) -> Visitor {
         Visitor::of(self.address())
     }
 
-    /// The pod of this name.
     pub(crate) fn pod(&self, name: &str) -> Result<&Pod> {
         let pod = self.pods.iter().find(|pod| pod.name() == name);
         pod.with_context(|| format!("there is no pod {name}"))
     }
 
-    /// Removes the pod of this name from the setup, and returns it.
     pub(crate) fn take_pod(&mut self, name: &str) -> Result<Pod> {
         let at = self.pods.iter().position(|pod| pod.name() == name);
         Ok(self.pods.remove(at.with_context(|| format!("there is no pod {name}"))?))
     }
 
-    /// The sum of a filter counter over all policies.
     pub(crate) async fn counter(&self, name: &str) -> Result<u64> {
         Ok(self
             .envoy
@@ -133,8 +127,8 @@ impl Setup {
             .sum())
     }
 
-    /// Waits until `expected` holds for the pods that answer twenty new clients in a row, so that every worker of Envoy
-    /// has applied a change. Returns the pods.
+    /// Waits until `expected` holds for the pods that answer twenty new clients in a row, so that every worker has a
+    /// change.
     pub(crate) async fn until_new_clients(&self, what: &str, expected: impl Fn(&str) -> bool) -> Result<Vec<String>> {
         poll::until(what, async || {
             let mut names = Vec::new();
@@ -147,7 +141,6 @@ impl Setup {
         .await
     }
 
-    /// The kubeconfig file of a user with all rights.
     pub(crate) fn kubeconfig(&self) -> Result<PathBuf> {
         self.cluster.server().admin_kubeconfig()
     }

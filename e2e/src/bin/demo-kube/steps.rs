@@ -1,4 +1,4 @@
-//! The steps. Each one says what it does, does it, prints the result, and checks it.
+//! The steps, each announced, done, printed and checked.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,6 @@ use crate::objects::{self, COOKIE, show_status};
 use crate::sessions;
 use crate::setup::{SERVICES, Setup};
 
-/// Runs all steps.
 pub(crate) async fn run(setup: &mut Setup) -> Result<()> {
     let (mut visitor, home) = first_request(setup).await?;
     replays(&mut visitor, &home).await?;
@@ -26,7 +25,6 @@ pub(crate) async fn run(setup: &mut Setup) -> Result<()> {
     Ok(())
 }
 
-/// Prints commands to try.
 pub(crate) fn print_commands_to_try(setup: &Setup) -> Result<()> {
     let (web, admin) = (setup.address(), setup.envoy.admin().address());
     let (metrics, namespace) = (setup.controller.http(), setup.namespace.name());
@@ -204,7 +202,7 @@ async fn key_rotated(setup: &Setup, visitor: &mut Visitor, home: &str) -> Result
     keys::rotate(&setup.namespace).await?;
     let old = keys::of_token(token_of(visitor)?)?;
     let mut requests = 0;
-    // Requests are sent meanwhile. The same pod must answer each.
+    // The same pod must answer requests meanwhile.
     let moved = poll::until("a token of the new key", async || {
         let states = keys::states(&setup.namespace).await.ok()?;
         if seen.last() != Some(&states) {
@@ -247,14 +245,13 @@ async fn status(setup: &Setup) -> Result<()> {
     show_status(&setup.namespace.get("BackendLBPolicy", "sticky").await?)
 }
 
-/// Gives all weight to one Service.
 async fn shift(setup: &Setup, to: &str) -> Result<()> {
     let [v1, v2] = SERVICES.map(|service| if service == to { 100 } else { 0 });
     println!("  $ kubectl edit httproute shop     # v1: {v1}, v2: {v2}");
     setup.namespace.apply(&objects::route(v1, v2)).await
 }
 
-/// Checks that the same pod answers all requests and sets no cookie.
+/// Checks that the same pod answers all requests without a cookie.
 async fn stays(visitor: &mut Visitor, home: &str, requests: usize) -> Result<()> {
     let mut names = Vec::new();
     for _ in 0..requests {
@@ -269,7 +266,6 @@ async fn stays(visitor: &mut Visitor, home: &str, requests: usize) -> Result<()>
     Ok(())
 }
 
-/// A pod's Service, and the other Service.
 fn services(pod: &str) -> (&'static str, &'static str) {
     let [v1, v2] = SERVICES;
     if service_of(pod) == v1 { (v1, v2) } else { (v2, v1) }

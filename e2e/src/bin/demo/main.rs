@@ -1,5 +1,4 @@
-//! `make demo`: shows a signed session through a stock Envoy, step by step in the terminal. Each step is checked: if
-//! one does not do what its title says, the demo ends with an error.
+//! `make demo`: shows a signed session through a stock Envoy step by step, and checks each step.
 
 mod setup;
 mod steps;
@@ -22,7 +21,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// However this ends, the backends end with the process, and Envoy ends with the thread that started it.
+/// The backends end with the process, and Envoy with the thread that started it.
 async fn run() -> Result<()> {
     let once = std::env::var("DEMO").is_ok_and(|demo| demo == "once");
     let mut interrupt = signal(SignalKind::interrupt())?;

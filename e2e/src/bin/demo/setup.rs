@@ -1,4 +1,4 @@
-//! The demo's backends and Envoy, with the ports of `envoy-configs/cookie.yaml` if those are free.
+//! The demo's backends and Envoy, at the ports of `envoy-configs/cookie.yaml` if free.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::Output;
@@ -6,7 +6,6 @@ use std::process::Output;
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::{Answer, Backend, Build, Config, Envoy, Visitor, tools};
 
-/// The file of `envoy-configs/` that the demo uses.
 fn config_of(build: Build) -> &'static str {
     match build {
         Build::Wasm => "cookie.yaml",
@@ -26,7 +25,6 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Starts everything and prints what it starts.
     pub(crate) async fn start() -> Result<Self> {
         println!("Three backends, and a stock Envoy in front of them:");
         let start = |(name, port)| Backend::start_at(name, local(free(port)));
@@ -54,17 +52,14 @@ impl Setup {
         })
     }
 
-    /// The URL to send requests to.
     pub(crate) fn url(&self) -> String {
         format!("http://{}/", self.envoy.address())
     }
 
-    /// A client without cookies.
     pub(crate) fn visitor(&self) -> Visitor {
         Visitor::new(&self.envoy)
     }
 
-    /// The backend that answered.
     pub(crate) fn backend_of(&mut self, answer: &Answer) -> Result<&mut Backend> {
         let backend = self
             .backends
@@ -73,7 +68,6 @@ impl Setup {
         backend.context("no backend answered")
     }
 
-    /// Starts the backends that were stopped.
     pub(crate) fn restart_backends(&mut self) -> Result<()> {
         self.backends
             .iter_mut()
@@ -81,7 +75,6 @@ impl Setup {
             .try_for_each(Backend::restart)
     }
 
-    /// The output of `limpet token inspect` for a token, with or without the key.
     pub(crate) fn inspect(&self, token: &str, with_key: bool) -> Result<String> {
         let mut arguments = vec!["token", "inspect", token];
         if with_key {
@@ -91,7 +84,7 @@ impl Setup {
     }
 }
 
-/// The port, or 0 (any free port) if another program has it.
+/// The port, or 0 (any free port) if it is taken.
 fn free(port: u16) -> u16 {
     if TcpListener::bind(local(port)).is_ok() {
         return port;
@@ -104,7 +97,6 @@ fn local(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
-/// Runs the `limpet` command and returns its output.
 fn limpet(arguments: &[&str], env: &[(&str, &str)]) -> Result<String> {
     let Output { status, stdout, stderr } = tools::run_limpet(arguments, env)?;
     ensure!(

@@ -1,4 +1,4 @@
-//! The steps. Each one says what it does, does it, prints the result, and checks it.
+//! The steps, each announced, done, printed and checked.
 
 use anyhow::{Context, Result, ensure};
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine};
@@ -6,10 +6,8 @@ use limpet_e2e::{Answer, Build, Visitor};
 
 use crate::setup::Setup;
 
-/// The session's cookie in `cookie.yaml`.
 const COOKIE: &str = "limpet-session";
 
-/// Runs all steps.
 pub(crate) async fn run(setup: &mut Setup) -> Result<()> {
     let (mut visitor, first) = first_request(setup).await?;
     ten_replays(setup, &mut visitor, &first).await?;
@@ -22,7 +20,6 @@ pub(crate) async fn run(setup: &mut Setup) -> Result<()> {
     Ok(())
 }
 
-/// Prints commands to try.
 pub(crate) fn print_commands_to_try(setup: &Setup) {
     let (url, admin) = (setup.url(), setup.envoy.admin());
     let forged = BASE64_STANDARD.encode(setup.backends[0].address().to_string());

@@ -10,13 +10,13 @@ use super::super::daemon::Daemon;
 use super::{PODS, command};
 use crate::tools;
 
-/// Where it listens. /run is the node's own.
+/// /run is the node's own.
 pub(super) const SOCKET: &str = "/run/containerd/containerd.sock";
 
-/// The directories of the CNI plugins: of Debian's package, and of their releases.
+/// The CNI plugins of Debian's package and of releases.
 const PLUGINS: [&str; 2] = ["/usr/lib/cni", "/opt/cni/bin"];
 
-/// Starts containerd, and gives it the images.
+/// Starts containerd with the images.
 pub(super) async fn start(directory: &Path) -> Result<Daemon> {
     let networks = directory.join("networks");
     std::fs::create_dir(&networks)?;
@@ -37,8 +37,7 @@ pub(super) async fn start(directory: &Path) -> Result<Daemon> {
     Ok(containerd)
 }
 
-/// Pods are routed and not bridged: through a bridge, answers of a Service's pods would miss the rules of kube-proxy
-/// unless a kernel module sees to it.
+/// Pods are routed: over a bridge, a Service's answers would miss kube-proxy's rules without a kernel module.
 fn network() -> serde_json::Value {
     json!({
         "cniVersion": "1.0.0",
@@ -86,7 +85,6 @@ fn ctr() -> Result<Command> {
     Ok(command)
 }
 
-/// The names of its images, sorted.
 pub(super) fn image_names() -> Result<Vec<String>> {
     let output = ctr()?.args(["images", "list", "--quiet"]).output()?;
     ensure!(

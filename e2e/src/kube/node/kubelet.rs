@@ -13,13 +13,13 @@ pub(super) fn start(server: &ApiServer) -> Result<Daemon> {
     let cgroup = std::env::var("LIMPET_CGROUP")
         .context("there is no LIMPET_CGROUP: e2e/tools/in-node.sh makes what a node needs, and runs a command in it")?;
     let hosts = directory.join("resolv.conf");
-    // Names that the cluster does not know are not looked up anywhere.
+    // Names outside the cluster are not resolved.
     std::fs::write(&hosts, "")?;
     let config = json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "address": ADDRESS,
-        // Only what is in its network can reach it.
+        // Only its own network can reach it.
         "authentication": {"anonymous": {"enabled": true}, "webhook": {"enabled": false}},
         "authorization": {"mode": "AlwaysAllow"},
         "containerRuntimeEndpoint": format!("unix://{SOCKET}"),
@@ -28,16 +28,16 @@ pub(super) fn start(server: &ApiServer) -> Result<Daemon> {
         "resolvConf": hosts,
         "volumePluginDir": directory.join("volume-plugins"),
         "cgroupDriver": "cgroupfs",
-        // The kubelet ends what is in its cgroup and is no pod of its own. On this machine, others may have pods.
+        // The kubelet ends what is in its cgroup and no pod of its own, and others may have pods here.
         "cgroupRoot": cgroup,
         "failCgroupV1": false,
         "enforceNodeAllocatable": [],
         "failSwapOn": false,
         "oomScoreAdj": 0,
-        // It finds them as it demands them, and would change them for the whole machine otherwise.
+        // Otherwise it would change the whole machine.
         "protectKernelDefaults": true,
-        // The disk is not the node's own: it neither judges how full it is, nor removes images, which cannot be
-        // fetched again.
+        // The disk is not the node's own: a full one must not evict pods, or remove images, which cannot be fetched
+        // again.
         "localStorageCapacityIsolation": false,
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "0%", "imagefs.available": "0%"},
         "imageGCHighThresholdPercent": 100,

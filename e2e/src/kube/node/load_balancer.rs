@@ -1,5 +1,5 @@
-//! What a cloud does for Services of the type `LoadBalancer`: it gives each an address, which kube-proxy leads to their
-//! pods. Every address of 10.66.0.0/16 is this machine.
+//! Gives Services of the type `LoadBalancer` addresses, which kube-proxy leads to pods: every address of 10.66.0.0/16
+//! is this machine.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use super::super::Client;
 
-/// Serves until the process ends, in a thread of its own, because each test has its own runtime.
+/// Serves in its own thread, because each test has its own runtime.
 pub(super) fn start(client: Client) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let serve = async move {
         let mut given = 0;
         loop {
-            // The API server may be away for a while; the next look finds what there is.
+            // The API server may be away; the next look finds everything.
             let _ = serve(&client, &mut given).await;
             tokio::time::sleep(Duration::from_millis(300)).await;
         }

@@ -14,7 +14,7 @@ async fn a_visitor_is_balanced_until_the_login() -> Result<()> {
     assert_eq!(login.header("cache-control"), Some("private"));
     assert_kept(&mut visitor, login.backend()).await?;
 
-    // A session that lives gets another backend without another login.
+    // A living session gets another backend without another login.
     site.stop_backend_of(&login).await?;
     let moved = visitor.get("/").await?;
     assert_ne!(moved.backend(), login.backend());

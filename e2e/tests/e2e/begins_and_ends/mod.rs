@@ -14,19 +14,17 @@ const SESSION: &str = "limpet-session";
 const LOGIN: &str = "login=abc; Path=/";
 const LOGOUT: &str = "login=; Path=/; Max-Age=0";
 
-/// `login.yaml`, with one worker, which balances load in turn.
+/// One worker balances load in turn.
 fn config() -> Result<Config> {
     Ok(Config::load("login.yaml")?.workers(1))
 }
 
-/// An answer in which the application sets this cookie.
 async fn setting(visitor: &mut Visitor, site: &Site, cookie: &str) -> Result<Answer> {
     visitor
         .send(site.envoy.get("/").answered_with("set-cookie", cookie))
         .await
 }
 
-/// Asserts that load is balanced for a visitor who gets no cookie.
 async fn assert_balanced(visitor: &mut Visitor) -> Result<()> {
     let mut reached = BTreeSet::new();
     for _ in 0..12 {
@@ -39,7 +37,6 @@ async fn assert_balanced(visitor: &mut Visitor) -> Result<()> {
     Ok(())
 }
 
-/// Asserts that a visitor stays at this backend, without another token.
 async fn assert_kept(visitor: &mut Visitor, backend: Option<&str>) -> Result<()> {
     for _ in 0..12 {
         let answer = visitor.get("/").await?;

@@ -1,5 +1,3 @@
-//! A token is accepted in further places, too.
-
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -63,8 +61,8 @@ async fn the_backend_sees_no_token_of_any_carrier() -> Result<()> {
     Ok(())
 }
 
-/// The route that a token's parameter matches is not left when the module takes the parameter out. With the wasm
-/// filter, Envoy itself matches again whenever a filter of this ABI changes a request header.
+/// The route that a token's parameter matches stays when the module takes the parameter out. Behind the wasm filter,
+/// Envoy matches again after any change of a request header.
 #[tokio::test]
 async fn the_module_does_not_have_the_route_matched_again() -> Result<()> {
     let routes = json!([
@@ -129,7 +127,6 @@ async fn rewritten_paths_have_no_token() -> Result<()> {
     Ok(())
 }
 
-/// Redirects `/from` to `/to`.
 #[derive(Debug)]
 struct Redirecting;
 

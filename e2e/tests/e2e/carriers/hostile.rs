@@ -1,6 +1,4 @@
-//! Queries that no browser makes: large ones, many parameters, tokens twice, escapes.
-//!
-//! The query is read in the same way as a policy's own carrier and as a further one, so each test does both.
+//! Queries that no browser makes. Each test reads them as a policy's own carrier and as a further one.
 
 use anyhow::{Context, Result};
 use limpet_e2e::{Answer, Config, Site, raw_get};
@@ -9,7 +7,6 @@ use serde_json::{Value, json};
 use super::{TELL, told};
 use crate::modes::FORGED;
 
-/// The number of parameters of which a hostile query consists.
 const MANY: usize = 10_000;
 
 /// Policies that read tokens from the parameter `s`, and tell them.
@@ -21,13 +18,11 @@ fn policies() -> [Value; 2] {
     ]
 }
 
-/// A token, and the answer that it came with.
 async fn begun(site: &Site) -> Result<(String, Answer)> {
     let first = site.envoy.get("/").send().await?;
     Ok((told(&first).context("no token")?.to_owned(), first))
 }
 
-/// Requests with these queries stay in the session, and the backend sees the rest of each.
 async fn assert_kept(site: &Site, first: &Answer, queries: &[(String, Option<String>)]) -> Result<()> {
     for (query, rest) in queries {
         let answer = site.envoy.get(&format!("/?{query}")).send().await?;
@@ -42,7 +37,6 @@ async fn assert_kept(site: &Site, first: &Answer, queries: &[(String, Option<Str
     Ok(())
 }
 
-/// `p0&p1&p2…`
 fn many_others() -> String {
     let all: Vec<_> = (0..MANY).map(|number| format!("p{number}")).collect();
     all.join("&")
@@ -83,7 +77,7 @@ async fn hostile_queries_change_nothing_but_their_tokens() -> Result<()> {
         let last = site.envoy.get(&last).send().await?;
         assert_eq!((last.status, last.seen()?.query.as_deref()), (200, Some("a")));
         assert!(told(&last).is_some(), "a token behind 50 others counts");
-        // Beyond Envoy's limit for a request's headers, the filter does not see it.
+        // Beyond Envoy's limit for headers, the filter does not see it.
         let beyond = format!("/?s={token}&{}", "x".repeat(61 << 10));
         assert_eq!(site.envoy.get(&beyond).send().await?.status, 431);
         assert_eq!(site.envoy.metric("web.steered").await?, kept.len() as u64);

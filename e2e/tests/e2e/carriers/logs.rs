@@ -1,20 +1,18 @@
-//! What access logs have of a token in the query.
-
 use anyhow::Result;
 use limpet_e2e::{Config, Envoy, Site, poll};
 use serde_json::{Value, json};
 
 use super::{begun, policy};
 
-/// The formats that people use, and the one of docs/background/security.md, by a word that begins their lines.
+/// Common formats and the one of docs/background/security.md, by the first word of their lines.
 const FORMATS: [(&str, &str); 3] = [
     ("path", "%REQ(:PATH)%"),
     ("original", "%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%"),
     ("without", "%PATH(NQ:ORIG_OR_PATH)%"),
 ];
 
-/// Access logs of these formats, and a filter in front of Limpet that answers `/early` itself. Each line has the name
-/// of the moment that it is written at.
+/// Access logs of these formats, and a filter in front of Limpet that answers `/early`. Each line names the moment of
+/// its writing.
 async fn site() -> Result<Site> {
     let logs = FORMATS.map(|(word, format)| {
         let line = format!("{word} %ACCESS_LOG_TYPE% {format} %RESPONSE_CODE%\n");
@@ -44,7 +42,6 @@ async fn site() -> Result<Site> {
     Site::start(config).await
 }
 
-/// The line of this format about a path, written at this moment.
 async fn line(envoy: &Envoy, word: &str, moment: &str, path: &str) -> Result<String> {
     let begin = format!("{word} {moment} {path}");
     poll::until(&format!("an access log line of {begin}"), async || {

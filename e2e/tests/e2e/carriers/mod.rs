@@ -11,10 +11,8 @@ use anyhow::{Context, Result};
 use limpet_e2e::{Answer, Carrier, Config, Site};
 use serde_json::{Value, json};
 
-/// The header that tells tokens.
 const TELL: &str = "x-tell";
 
-/// Sessions in the cookie whose tokens also count in other places.
 fn policy(also: &Value) -> Value {
     json!({"cookie": {"name": "limpet-session"}, "also": also})
 }
@@ -23,7 +21,6 @@ async fn site(also: &Value) -> Result<Site> {
     Site::with_policy(&policy(also)).await
 }
 
-/// A token, and the answer that it came with.
 async fn begun(site: &Site) -> Result<(String, Answer)> {
     let first = site.envoy.get("/").send().await?;
     let token = Carrier::Cookie.token(&first).context("no token")?;
@@ -34,7 +31,6 @@ fn told(answer: &Answer) -> Option<&str> {
     answer.header(TELL)
 }
 
-/// The configuration of a site with this policy, whose routes are these.
 fn routed(policy: &Value, routes: Value) -> Result<Config> {
     Ok(Config::load("cookie.yaml")?.routes(routes).policy(policy))
 }

@@ -1,5 +1,3 @@
-//! The query as a policy's own carrier.
-
 use anyhow::{Context, Result};
 use limpet_e2e::{Answer, Config, Request, Site};
 use serde_json::{Value, json};
@@ -20,7 +18,6 @@ async fn redirecting() -> Result<Site> {
     site(&json!({"query": {"name": "s", "redirects": true}})).await
 }
 
-/// A request that the backend answers with this redirect.
 async fn redirected(request: Request, location: &str) -> Result<Answer> {
     request
         .header("host", HOST)
@@ -78,7 +75,7 @@ async fn a_redirect_to_the_same_host_keeps_the_session() -> Result<()> {
     Ok(())
 }
 
-/// A redirect that a route makes is Envoy's own answer: it has no session.
+/// A redirect of a route is Envoy's own answer: it has no session.
 #[tokio::test]
 async fn envoys_own_redirect_has_no_token() -> Result<()> {
     let policy = json!({"query": {"name": "s", "redirects": true}});

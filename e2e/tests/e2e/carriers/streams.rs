@@ -1,4 +1,4 @@
-//! What browsers cannot set headers for: WebSockets and server-sent events come by the query.
+//! WebSockets and server-sent events, for which browsers cannot set headers.
 
 use std::sync::Arc;
 
@@ -16,14 +16,13 @@ async fn site() -> Result<Site> {
     Site::start_speaking(config, &[Arc::new(Chat), Arc::new(Echo)]).await
 }
 
-/// A token, and the name of its backend.
 async fn begun(site: &Site) -> Result<(String, String)> {
     let first = site.envoy.get("/").send().await?;
     let token = Carrier::Cookie.token(&first).context("no token")?;
     Ok((token, first.backend().context("no backend")?.to_owned()))
 }
 
-/// A browser opens a WebSocket again and again with the token that it has: it must not get a new one each time.
+/// A browser opens WebSockets with the token that it has: it must not get a new one each time.
 #[tokio::test]
 async fn a_websocket_by_query_is_in_the_session() -> Result<()> {
     let site = site().await?;

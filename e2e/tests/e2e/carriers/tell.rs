@@ -1,5 +1,3 @@
-//! Tokens that responses tell in a header, for clients that send them another way.
-
 use anyhow::{Context, Result};
 use limpet_e2e::{Carrier, Config, Site};
 use serde_json::json;

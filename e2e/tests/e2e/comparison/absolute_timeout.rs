@@ -1,8 +1,6 @@
-//! A session ends after a fixed time, even if the client keeps sending the cookie.
-
 use super::*;
 
-/// The cookie contains its end, besides Max-Age, and Envoy checks it.
+/// The cookie contains its end, and Envoy checks it.
 #[tokio::test]
 async fn envoy_has_the_cookies_ttl() -> Result<()> {
     let backends = Backend::three()?;

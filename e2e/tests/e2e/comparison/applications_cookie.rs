@@ -1,4 +1,4 @@
-//! A session in the application's own cookie. The application gets its own value back.
+//! A session in the application's own cookie, whose value it gets back.
 
 use limpet_e2e::Visitor;
 
@@ -6,7 +6,6 @@ use super::*;
 
 const OWN: &str = "basket7";
 
-/// A session that the application begins.
 async fn begun(at: SocketAddr) -> Result<Session> {
     let answer = Request::get(at, "/")
         .answered_with("set-cookie", format!("limpet-session={OWN}"))
@@ -20,7 +19,6 @@ async fn begun(at: SocketAddr) -> Result<Session> {
     })
 }
 
-/// The cookie that the application sees if the client sends this value.
 async fn seen(at: SocketAddr, value: &str) -> Result<Option<String>> {
     let answer = Request::get(at, "/")
         .cookie(format!("limpet-session={value}"))
@@ -29,7 +27,6 @@ async fn seen(at: SocketAddr, value: &str) -> Result<Option<String>> {
     Ok(answer.seen()?.cookies())
 }
 
-/// The Set-Cookie field that the client gets if the application sends this one.
 async fn set(at: SocketAddr, field: &str) -> Result<String> {
     let answer = Request::get(at, "/").answered_with("set-cookie", field).send().await?;
     answer
@@ -42,7 +39,7 @@ async fn with_prefixes(backends: &[Backend]) -> Result<Envoy> {
     limpet(&json!({"cookie": {"name": COOKIE, "mode": "prefix"}}), backends).await
 }
 
-/// Envoy's cookie would have the same name. A client keeps only one of the two, so the application's is lost.
+/// Envoy's cookie would have the same name. A client keeps one of the two, so the application's is lost.
 #[tokio::test]
 async fn envoys_cookie_replaces_the_applications() -> Result<()> {
     let backends = Backend::three()?;
@@ -76,8 +73,8 @@ async fn haproxys_prefix_is_a_name_that_anybody_can_write() -> Result<()> {
     Ok(())
 }
 
-/// HAProxy removes what is before the first `~` of a value that an application set without it, leaves quotes behind the
-/// prefix, and adds a prefix to a deletion.
+/// HAProxy removes what is before the first `~` of the application's own value, leaves quotes behind the prefix, and
+/// adds a prefix to a deletion.
 #[tokio::test]
 async fn haproxy_removes_what_is_before_any_tilde() -> Result<()> {
     let backends = Backend::three()?;

@@ -1,4 +1,4 @@
-//! A session in the application's own header. The application gets its own value back.
+//! A session in the application's own header, whose value it gets back.
 
 use limpet_e2e::Answering;
 
@@ -12,7 +12,6 @@ async fn begun(at: SocketAddr) -> Result<Answer> {
     Request::get(at, "/").answered_with(HEADER, OWN).send().await
 }
 
-/// Checks that requests with this header reach this backend, which sees the application's own value.
 async fn assert_holds(at: SocketAddr, value: &str, backend: &str) -> Result<()> {
     assert_eq!(reached_with(at, HEADER, value).await?, one(backend));
     let seen = Request::get(at, "/").header(HEADER, value).send().await?.seen()?;
@@ -56,7 +55,7 @@ async fn envoys_envelope_can_be_written_by_anybody() -> Result<()> {
     Ok(())
 }
 
-/// HAProxy's table learns the application's value from the answer. The client gets nothing of HAProxy's.
+/// HAProxy's table learns the application's value. The client gets nothing of HAProxy's.
 #[tokio::test]
 async fn haproxy_has_a_stick_table() -> Result<()> {
     let backends = Backend::three()?;

@@ -1,4 +1,4 @@
-//! Sessions that only POST requests begin: visitors who only read stay balanced.
+//! Sessions that only POST requests begin.
 
 use hyper::Method;
 
@@ -13,7 +13,7 @@ async fn answer(at: SocketAddr, method: Method, cookie: Option<&str>) -> Result<
     request.send().await
 }
 
-/// GET requests get no cookie and reach all three backends. A POST gets one, and its session holds.
+/// Checks that GETs get no cookie and reach all backends. Returns a session that a POST began.
 async fn begun(at: SocketAddr) -> Result<Session> {
     let mut reached = BTreeSet::new();
     for _ in 0..6 {
@@ -33,7 +33,7 @@ async fn begun(at: SocketAddr) -> Result<Session> {
     Ok(session)
 }
 
-/// The backend of the session stops. What GET and POST requests of the session get then.
+/// Stops the session's backend. Returns whether a GET and then a POST get a cookie.
 async fn moved(session: &Session, backends: &mut [Backend]) -> Result<[bool; 2]> {
     for backend in backends.iter_mut().filter(|backend| backend.name() == session.backend) {
         backend.stop().await;
@@ -49,7 +49,7 @@ async fn moved(session: &Session, backends: &mut [Backend]) -> Result<[bool; 2]>
     Ok(gets_cookie)
 }
 
-/// With `postonly`, a session that has to move gets no cookie either until the next POST.
+/// With `postonly`, a moving session gets no cookie until the next POST.
 #[tokio::test]
 async fn haproxy_sets_its_cookie_with_posts_alone() -> Result<()> {
     let mut backends = Backend::three()?;
@@ -63,7 +63,7 @@ async fn haproxy_sets_its_cookie_with_posts_alone() -> Result<()> {
 #[tokio::test]
 async fn limpets_sessions_begin_with_posts_and_move_with_any_request() -> Result<()> {
     let mut backends = Backend::three()?;
-    // One worker, which takes turns as HAProxy does.
+    // One worker takes turns as HAProxy does.
     let policy = json!({"cookie": {"name": COOKIE}, "begin": {"methods": ["POST"]}});
     let config = Config::load("cookie.yaml")?.policy(&policy).workers(1);
     let envoy = Envoy::serve(config.backends(&backends)).await?;

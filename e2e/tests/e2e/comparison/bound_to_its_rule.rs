@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Sends a cookie of `/one` to `/two`, under this name, and says whether it is honoured there.
+/// Sends a cookie of `/one` to `/two` under this name.
 async fn honoured_elsewhere(session: &Session, name: &str) -> Result<bool> {
     let pair = format!("{name}={}", session.cookie.value);
     let mut backends = BTreeSet::new();
@@ -54,7 +54,7 @@ async fn haproxy_honours_it() -> Result<()> {
     Ok(())
 }
 
-/// Not unchanged (if both routes share a policy), and not under another name.
+/// Not unchanged, if both routes share a policy, and not under another name.
 #[tokio::test]
 async fn limpet_does_not_honour_it() -> Result<()> {
     let route =

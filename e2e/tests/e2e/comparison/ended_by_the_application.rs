@@ -7,7 +7,6 @@ use super::*;
 const OF_THE_APPLICATION: &str = "login=; Path=/; Max-Age=0";
 const OF_THE_SESSION: &str = "limpet-session=; Path=/; Max-Age=0";
 
-/// A visitor with a session, after an answer in which the application set these cookies.
 async fn after(at: SocketAddr, cookies: &[&str]) -> Result<Visitor> {
     let mut visitor = Visitor::of(at);
     let first = visitor.get("/").await?;
@@ -21,8 +20,8 @@ async fn after(at: SocketAddr, cookies: &[&str]) -> Result<Visitor> {
     Ok(visitor)
 }
 
-/// With `preserve`, the application may set HAProxy's cookie itself, and so delete it: it has to know its name and
-/// attributes. Without, HAProxy removes what the application sets under the name.
+/// With `preserve`, the application may set HAProxy's cookie and so delete it, if it knows its name and attributes.
+/// Without, HAProxy removes what the application sets under the name.
 #[tokio::test]
 async fn haproxys_cookie_ends_if_the_application_deletes_it() -> Result<()> {
     let backends = Backend::three()?;

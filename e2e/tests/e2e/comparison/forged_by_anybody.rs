@@ -1,5 +1,3 @@
-//! A client without a session writes a cookie that names a backend.
-
 use std::collections::BTreeMap;
 
 use super::*;
@@ -26,7 +24,7 @@ async fn haproxy_sends_the_client_to_the_server_that_it_named() -> Result<()> {
     Ok(())
 }
 
-/// A client cannot make the hash without the key. But all clients of a server have the same hash.
+/// A client cannot make the hash without the key, but all clients of a server have the same one.
 #[tokio::test]
 async fn haproxys_dynamic_cookie_is_the_same_for_all_clients() -> Result<()> {
     let backends = Backend::three()?;

@@ -1,8 +1,7 @@
-//! Sessions for clients that keep a header instead of a cookie.
+//! Sessions in a header instead of a cookie.
 
 use super::*;
 
-/// The backends that six requests with this header reach.
 pub(super) async fn reached_with(at: SocketAddr, name: &str, value: &str) -> Result<BTreeSet<String>> {
     let mut backends = BTreeSet::new();
     for _ in 0..6 {
@@ -12,7 +11,7 @@ pub(super) async fn reached_with(at: SocketAddr, name: &str, value: &str) -> Res
     Ok(backends)
 }
 
-/// The header has the same value as the cookie: the address, which anybody can write.
+/// The header has the cookie's value: the address, which every client can write.
 #[tokio::test]
 async fn envoys_header_is_as_forgeable_as_its_cookie() -> Result<()> {
     let backends = Backend::three()?;

@@ -1,10 +1,8 @@
-//! A session that is not used ends, and a session that is used continues.
-
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::*;
 
-/// There is no setting: the cookie is honoured as long as before, and use does not renew it.
+/// There is no setting, and use does not renew the cookie.
 #[tokio::test]
 async fn envoy_has_none() -> Result<()> {
     let backends = Backend::three()?;
@@ -17,7 +15,7 @@ async fn envoy_has_none() -> Result<()> {
     Ok(())
 }
 
-/// The date in HAProxy's cookie: 30 bits in base64, which count steps of 4 seconds, rounded up.
+/// HAProxy's date in its cookie: 30 bits in base64, in steps of 4 seconds, rounded up.
 fn haproxys_date(cookie: &SetCookie) -> Result<u64> {
     const DIGITS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let date = cookie.value.split('|').nth(1).context("no date")?;
@@ -69,7 +67,6 @@ async fn limpet_has_one() -> Result<()> {
     Ok(())
 }
 
-/// Sends a request as a browser does: a renewed cookie replaces the old one.
 async fn keep_up(session: &mut Session) -> Result<()> {
     let answer = session.send().await?;
     assert_eq!(answer.backend(), Some(session.backend.as_str()));

@@ -1,5 +1,3 @@
-//! A key is replaced by another one, and sessions continue.
-
 use super::*;
 
 fn keys(keys: &Value) -> Result<Config> {
@@ -10,7 +8,7 @@ fn keys(keys: &Value) -> Result<Config> {
     })))
 }
 
-/// A `backend` section has only one key at a time.
+/// A `backend` section has one key at a time.
 #[tokio::test]
 async fn haproxys_new_key_ends_all_sessions() -> Result<()> {
     let backends = Backend::three()?;

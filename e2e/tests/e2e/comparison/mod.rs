@@ -1,7 +1,5 @@
-//! The claims of docs/background/comparison.md, tested with the real products: Envoy's own cookie session, HAProxy's
-//! `cookie ... insert`, and Limpet.
-//!
-//! Each row of the comparison is a module here, with a test for each product that the row mentions.
+//! The claims of docs/background/comparison.md, tested with Envoy's own cookie session, HAProxy's `cookie ... insert`,
+//! and Limpet: a module for each row, with a test for each product in it.
 
 mod absolute_timeout;
 mod applications_cookie;
@@ -35,15 +33,14 @@ use limpet_e2e::haproxy::Haproxy;
 use limpet_e2e::{Answer, Backend, Config, Envoy, Request, SetCookie};
 use serde_json::{Value, json};
 
-/// The name of the cookie in all three products.
 const COOKIE: &str = "limpet-session";
 
-/// Envoy with its own cookie session and without Limpet.
+/// Envoy's own cookie session, without Limpet.
 async fn native(backends: &[Backend]) -> Result<Envoy> {
     Envoy::serve(native_config(&json!({}), &json!({}))?.backends(backends)).await
 }
 
-/// `filter` and `cookie` are merged into the configuration of the session filter and of its cookie.
+/// Merges `filter` into the session filter and `cookie` into its cookie.
 fn native_config(filter: &Value, cookie: &Value) -> Result<Config> {
     let mut config = json!({
         "@type": "type.googleapis.com/envoy.extensions.filters.http.stateful_session.v3.StatefulSession",
@@ -84,23 +81,21 @@ fn add(object: &mut Value, more: &Value) {
     }
 }
 
-/// HAProxy with one `backend` section with these lines. Servers and cookie values have the names of the backends.
+/// A `backend` section with these lines. Servers and cookie values have the names of the backends.
 async fn haproxy(lines: &str, backends: &[Backend]) -> Result<Haproxy> {
     Haproxy::start(&section(lines, &servers(backends, |name| format!("cookie {name}")))).await
 }
 
-/// HAProxy that derives its cookies' values from this key and the servers' addresses.
 async fn haproxy_with_key(key: &str, backends: &[Backend]) -> Result<Haproxy> {
     let lines = format!("cookie limpet-session insert indirect dynamic\ndynamic-cookie-key {key}");
     Haproxy::start(&section(&lines, &servers(backends, |_| String::new()))).await
 }
 
-/// A configuration with one `backend` section.
 fn section(lines: &str, servers: &str) -> String {
     format!("default_backend web\nbackend web\n{lines}\n{servers}")
 }
 
-/// The `server` lines for these backends, with `options` for each name.
+/// The `server` lines, with `options` for each name.
 fn servers(backends: &[Backend], options: impl Fn(&str) -> String) -> String {
     let server = |backend: &Backend| {
         let name = backend.name();
@@ -109,18 +104,15 @@ fn servers(backends: &[Backend], options: impl Fn(&str) -> String) -> String {
     backends.iter().map(server).collect()
 }
 
-/// Envoy with Limpet, with `policy` merged into a policy with the cookie.
 async fn limpet(policy: &Value, backends: &[Backend]) -> Result<Envoy> {
     let mut changed = json!({"cookie": {"name": COOKIE}});
     add(&mut changed, policy);
     Envoy::serve(Config::load("cookie.yaml")?.policy(&changed).backends(backends)).await
 }
 
-/// A session that has just begun.
 #[derive(Debug)]
 struct Session {
     at: SocketAddr,
-    /// The backend that answered the first request.
     backend: String,
     cookie: SetCookie,
     since: Instant,
@@ -145,7 +137,6 @@ impl Session {
         Request::get(self.at, "/").cookie(self.cookie.pair()).send().await
     }
 
-    /// Whether requests with this cookie reach the session's backend.
     async fn holds_with(&self, pair: &str) -> Result<bool> {
         Ok(reached(self.at, pair).await? == one(&self.backend))
     }
@@ -154,7 +145,7 @@ impl Session {
         self.holds_with(&self.cookie.pair()).await
     }
 
-    /// Sends the first cookie until it is not honoured any more. Returns how long that took.
+    /// Sends the first cookie until it is refused. Returns how long that took.
     async fn until_it_ends(&self) -> Result<Duration> {
         while self.holds().await? {
             if self.since.elapsed() > Duration::from_secs(15) {
@@ -166,8 +157,7 @@ impl Session {
     }
 }
 
-/// The backends that six requests with this cookie reach. Without a session there are several, because all products
-/// take turns.
+/// The backends that six requests reach: without a session several, because all products take turns.
 async fn reached(at: SocketAddr, pair: &str) -> Result<BTreeSet<String>> {
     let mut backends = BTreeSet::new();
     for _ in 0..6 {
@@ -177,7 +167,6 @@ async fn reached(at: SocketAddr, pair: &str) -> Result<BTreeSet<String>> {
     Ok(backends)
 }
 
-/// Stops the backend of a session.
 async fn stop(backends: &mut [Backend; 3], session: &Session) -> Result<()> {
     let backend = backends.iter_mut().find(|backend| backend.name() == session.backend);
     backend.context("another test's backend answered")?.stop().await;
@@ -192,12 +181,11 @@ async fn pass(seconds: f64) {
     tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
 }
 
-/// A cookie of Envoy's own session without its optional parts. Anybody who knows an address can write it.
+/// A cookie of Envoy's own session without its optional parts, which needs only an address.
 fn native_forgery(address: &str) -> String {
     format!("{COOKIE}={}", BASE64_STANDARD.encode(address))
 }
 
-/// The decoded value of a cookie of Envoy's own session.
 fn native_bytes(cookie: &SetCookie) -> Result<Vec<u8>> {
     Ok(BASE64_STANDARD.decode(cookie.value.trim_matches('"'))?)
 }

@@ -6,7 +6,7 @@ use super::*;
 
 const MOVE: &str = "x-move";
 
-/// A living session, after an answer in which the application set this field: where it was, and where it goes then.
+/// Where a session was, and where it goes after an answer that sets this field.
 async fn goes(at: SocketAddr, name: &str, value: &str) -> Result<(String, BTreeSet<String>)> {
     let mut visitor = Visitor::of(at);
     let before = visitor.get("/").await?;
@@ -20,7 +20,7 @@ async fn goes(at: SocketAddr, name: &str, value: &str) -> Result<(String, BTreeS
     Ok((before.backend().context("no backend answered")?.to_owned(), reached))
 }
 
-/// With `preserve`, what the application writes into the cookie is where the session goes. A client can write it, too.
+/// With `preserve`, the session goes where the cookie says. A client can write it, too.
 #[tokio::test]
 async fn haproxys_application_writes_a_servers_name() -> Result<()> {
     let backends = Backend::three()?;
@@ -37,8 +37,8 @@ async fn haproxys_application_writes_a_servers_name() -> Result<()> {
     Ok(())
 }
 
-/// Envoy sets its cookie only where the backend has changed, so it leaves the application's in the responses of a
-/// living session. A client can write it, too.
+/// Envoy sets its cookie only when the backend changes, so it leaves the application's in a living session. A client
+/// can write it, too.
 #[tokio::test]
 async fn envoys_application_writes_an_address() -> Result<()> {
     let backends = Backend::three()?;

@@ -1,8 +1,6 @@
-//! What HAProxy has and Limpet does not have.
-
 use super::*;
 
-/// A table in the proxy remembers the server of each key. The client gets nothing of HAProxy's.
+/// A table in the proxy; the client gets nothing.
 #[tokio::test]
 async fn a_stick_table_keeps_sessions_by_a_url_parameter() -> Result<()> {
     let backends = Backend::three()?;

@@ -1,8 +1,8 @@
-//! Sessions for clients that can choose nothing but a URL.
+//! Sessions for clients that can choose only a URL.
 
 use super::*;
 
-/// The backends that six requests with this query reach, and the query that they see.
+/// The backends that six requests reach, and the query that they see.
 async fn reached_by(at: SocketAddr, query: &str) -> Result<(BTreeSet<String>, Option<String>)> {
     let (mut backends, mut seen) = (BTreeSet::new(), None);
     for _ in 0..6 {
@@ -13,7 +13,7 @@ async fn reached_by(at: SocketAddr, query: &str) -> Result<(BTreeSet<String>, Op
     Ok((backends, seen))
 }
 
-/// Anybody can choose the value, and so one of the servers. The backend sees it.
+/// Every client can choose the value, and so a server. The backend sees it.
 #[tokio::test]
 async fn haproxy_hashes_what_the_client_chooses() -> Result<()> {
     let backends = Backend::three()?;

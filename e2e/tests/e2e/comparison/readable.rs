@@ -1,4 +1,4 @@
-//! What a client can read in its cookie: the backend's address or name, and which clients share its backend.
+//! A client finds in its cookie the backend's address or name, and clients with the same backend.
 
 use super::*;
 
@@ -35,7 +35,7 @@ async fn envoy_shows_the_backends_address() -> Result<()> {
     Ok(())
 }
 
-/// The operator chooses the name. All clients of a server have the same name in their cookies.
+/// The operator chooses the name, which all clients of a server have.
 #[tokio::test]
 async fn haproxy_shows_the_name_that_the_server_line_gives() -> Result<()> {
     let backends = Backend::three()?;
@@ -70,7 +70,7 @@ async fn limpet_shows_nothing_and_each_client_has_another_token() -> Result<()> 
     Ok(())
 }
 
-/// Signed tokens are for debugging. This test shows that the search above finds an address.
+/// Signed tokens are for debugging. Shows that the search finds an address.
 #[tokio::test]
 async fn limpet_shows_the_address_if_tokens_are_only_signed() -> Result<()> {
     let backends = Backend::three()?;

@@ -1,10 +1,9 @@
-//! A request whose backend refuses connections can be answered by another one, which the session moves to.
+//! A refused connection moves the request and its session to another backend.
 
 use hyper::Method;
 
 use super::*;
 
-/// The request is answered by another backend, with a cookie that leads there.
 async fn assert_moves(session: &Session) -> Result<()> {
     let answer = post(session).await?;
     assert_eq!(answer.status, 200);
@@ -20,7 +19,7 @@ async fn post(session: &Session) -> Result<Answer> {
     request.cookie(session.cookie.pair()).send().await
 }
 
-/// The route of cookie.yaml retries refused connections at other hosts.
+/// The route of cookie.yaml retries at other hosts.
 #[tokio::test]
 async fn envoy_moves_the_request_only_if_the_route_retries() -> Result<()> {
     let mut backends = Backend::three()?;

@@ -1,8 +1,8 @@
-//! Whether the backend sees the session cookie. It always sees the application's own cookies.
+//! Whether the backend sees the session cookie beside the application's.
 
 use super::*;
 
-/// A session, and the cookies that the backend sees if the client also sends a cookie of the application's.
+/// A session, and the cookies that the backend sees beside one of the application's.
 async fn seen(at: SocketAddr) -> Result<(Session, Option<String>)> {
     let session = Session::begin(at).await?;
     let cookies = format!("app=1; {}", session.cookie.pair());

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::*;
 
-/// Replaces the session's backend by one named `new` at the same address.
+/// The new one is named `new`.
 async fn replace(backends: &mut [Backend; 3], session: &mut Session) -> Result<()> {
     let old = backends.iter_mut().find(|backend| backend.name() == session.backend);
     let old = old.context("another test's backend answered")?;
@@ -34,7 +34,7 @@ async fn haproxy_continues_the_session_on_the_new_one() -> Result<()> {
     Ok(())
 }
 
-/// With HAProxy, the operator can give the new server another cookie value.
+/// The operator can give HAProxy's new server another cookie value.
 #[tokio::test]
 async fn haproxy_ends_the_session_if_the_server_has_a_new_value() -> Result<()> {
     let backends = Backend::three()?;

@@ -20,7 +20,7 @@ async fn begun(at: SocketAddr) -> Result<Session> {
     })
 }
 
-/// Every first answer sets Envoy's cookie, whatever the application does.
+/// Every first answer sets Envoy's cookie.
 #[tokio::test]
 async fn envoy_decides_by_itself() -> Result<()> {
     let backends = Backend::three()?;

@@ -1,4 +1,4 @@
-//! The client's address holds the session, and nothing is sent to the client.
+//! The client's address holds the session; clients get nothing.
 
 use std::net::Ipv4Addr;
 
@@ -6,7 +6,7 @@ use super::*;
 
 const CLIENTS: std::ops::RangeInclusive<u8> = 1..=6;
 
-/// The backend of a client at an address of its own. Nothing is set, and nothing is brought.
+/// Checks that nothing is set.
 async fn backend(at: SocketAddr, client: u8) -> Result<String> {
     let answer = Request::get(at, "/")
         .from(Ipv4Addr::new(127, 0, 8, client))
@@ -24,7 +24,7 @@ async fn backends(at: SocketAddr) -> Result<Vec<String>> {
     Ok(backends)
 }
 
-/// Several requests of each client reach its first backend, and not all clients have the same.
+/// Checks that clients stay, and that not all have the same backend.
 async fn assert_kept(at: SocketAddr) -> Result<Vec<String>> {
     let first = backends(at).await?;
     assert!(first.iter().any(|backend| *backend != first[0]), "{first:?}");
@@ -34,14 +34,14 @@ async fn assert_kept(at: SocketAddr) -> Result<Vec<String>> {
     Ok(first)
 }
 
-/// A client that pauses has a session that begins anew; it continues if the client comes in time.
+/// Checks that a pause ends a session, and that a client in time continues.
 async fn assert_expires(at: SocketAddr, timeout: f64) -> Result<()> {
     let own = backend(at, 1).await?;
     for _ in 0..3 {
         pass(timeout / 2.0).await;
         assert_eq!(backend(at, 1).await?, own);
     }
-    // New sessions take turns, so a client that is forgotten each time does not stay where it is.
+    // New sessions take turns, so a client that is forgotten moves.
     for _ in 0..6 {
         pass(timeout * 1.5).await;
         if backend(at, 1).await? != own {
@@ -58,7 +58,7 @@ async fn haproxy_with_table(table: &str, backends: &[Backend]) -> Result<Haproxy
 
 async fn limpet_with_table(source: &Value, backends: &[Backend]) -> Result<Envoy> {
     let config = Config::load("source.yaml")?.policy(&json!({"source": source}));
-    // One worker, which takes turns as HAProxy does.
+    // One worker takes turns as HAProxy does.
     let in_turn = config.workers(1).cluster(&json!({"lb_policy": "ROUND_ROBIN"}));
     Envoy::serve(in_turn.backends(backends)).await
 }
@@ -75,7 +75,7 @@ async fn haproxy_and_limpet_keep_addresses_for_a_time() -> Result<()> {
     Ok(())
 }
 
-/// With room for two, a third client takes the place of one. HAProxy's table frees some entries at a time.
+/// With room for two, a third client displaces one. HAProxy's table frees some entries at a time.
 #[tokio::test]
 async fn haproxy_and_limpet_forget_somebody_when_the_table_is_full() -> Result<()> {
     let servers = Backend::three()?;
@@ -98,7 +98,7 @@ async fn haproxy_and_limpet_forget_somebody_when_the_table_is_full() -> Result<(
     Ok(())
 }
 
-/// Envoy alone hashes addresses: a new backend moves sessions. Limpet's table keeps them.
+/// Envoy without Limpet hashes addresses: a new backend moves sessions.
 #[tokio::test]
 async fn only_a_table_keeps_sessions_when_a_backend_comes() -> Result<()> {
     let servers = Backend::three()?;

@@ -21,8 +21,7 @@ async fn envoy_refuses_while_the_backend_is_unhealthy() -> Result<()> {
     assert_refused(&session).await
 }
 
-/// The route of cookie.yaml retries refused connections at other hosts. Without these retries the session fails, as it
-/// should.
+/// The route of cookie.yaml retries refused connections at other hosts. Without these retries the session fails.
 #[tokio::test]
 async fn envoy_moves_the_session_if_the_route_retries() -> Result<()> {
     let mut backends = Backend::three()?;
@@ -41,7 +40,6 @@ async fn envoy_moves_the_session_if_the_route_retries() -> Result<()> {
 
 const CHECKS: &str = "timeout connect 100ms\ndefault-server check inter 100ms fall 1 rise 1";
 
-/// Waits until HAProxy sends new clients only to running servers.
 async fn until_known(haproxy: &Haproxy) -> Result<()> {
     poll::until("HAProxy to know that a server is down", async || {
         for _ in 0..12 {
@@ -76,7 +74,7 @@ async fn haproxy_moves_the_session_without_option_persist() -> Result<()> {
     Ok(())
 }
 
-/// The route has the same retries as in the test with Envoy's own session above.
+/// With the same retries as Envoy's own session above.
 #[tokio::test]
 async fn limpet_refuses_even_if_the_route_retries() -> Result<()> {
     let mut backends = Backend::three()?;

@@ -10,7 +10,7 @@ async fn envoy_honours_a_cookie_without_its_end() -> Result<()> {
     let envoy = Envoy::serve(config).await?;
     let session = Session::begin(envoy.address()).await?;
     session.until_it_ends().await?;
-    // Field 1 of the message is the address: a tag, a length, and the text.
+    // Field 1 of the message, the address: a tag, a length, the text.
     let bytes = native_bytes(&session.cookie)?;
     let address = String::from_utf8(bytes[2..2 + usize::from(bytes[1])].to_vec())?;
     assert!(session.holds_with(&native_forgery(&address)).await?);
@@ -30,7 +30,7 @@ async fn haproxy_honours_a_cookie_without_its_dates() -> Result<()> {
     Ok(())
 }
 
-/// A `signed` token shows its times, but they cannot be changed.
+/// A `signed` token shows its times.
 #[tokio::test]
 async fn limpet_does_not_honour_a_token_with_another_time() -> Result<()> {
     use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -40,7 +40,7 @@ async fn limpet_does_not_honour_a_token_with_another_time() -> Result<()> {
     let session = Session::begin(envoy.address()).await?;
     session.until_it_ends().await?;
     let token = BASE64_URL_SAFE_NO_PAD.decode(&session.cookie.value)?;
-    // After the version, the key id and the tag. Wherever the times are, a later time changes some byte.
+    // After the version, the key id and the tag: wherever the times are, some byte changes.
     let payload = 18..token.len();
     for at in payload.clone() {
         let mut later = token.clone();

@@ -1,4 +1,4 @@
-//! Services with `sessionAffinity: ClientIP`, where no strategy is written.
+//! Services with `sessionAffinity: ClientIP` and no strategy.
 
 use std::net::Ipv4Addr;
 
@@ -6,12 +6,11 @@ use super::*;
 
 const CLIENTS: u8 = 100;
 
-/// An address of the machine for a client.
 pub(super) fn client(number: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 9, number)
 }
 
-/// The backend that answers this client, from a port of its own each time.
+/// The client's backend, from another port each time.
 pub(super) async fn of_client(site: &Site, path: &str, number: u8) -> Result<String> {
     let answer = site.get(path)?.from(client(number)).send().await?;
     ensure!(
@@ -21,7 +20,6 @@ pub(super) async fn of_client(site: &Site, path: &str, number: u8) -> Result<Str
     backend(&answer)
 }
 
-/// The backends of all clients, by number.
 pub(super) async fn of_clients(site: &Site, path: &str) -> Result<Vec<String>> {
     let mut backends = Vec::new();
     for number in 1..=CLIENTS {
@@ -48,7 +46,7 @@ async fn a_hundred_addresses_stay_from_any_port() -> Result<()> {
     let site = Site::start(services()?, &[root(&routes)]).await?;
     let first = of_clients(&site, "/").await?;
     assert_eq!(different(&first), 5, "{first:?}");
-    // The sessions are the Service's, so another route of it shares them.
+    // Sessions belong to the Service, so another route shares them.
     for path in ["/", "/again", "/"] {
         assert_eq!(of_clients(&site, path).await?, first, "{path}");
     }
@@ -64,7 +62,7 @@ async fn a_hundred_addresses_stay_from_any_port() -> Result<()> {
     Ok(())
 }
 
-/// Another Envoy, or the same one after a restart, knows nobody, and chooses alike.
+/// Another Envoy, or this one after a restart, has an empty table.
 #[tokio::test]
 async fn another_envoy_chooses_alike() -> Result<()> {
     let object = root(&json!([{"match": "/", "services": [plain("web")]}]));
@@ -75,7 +73,7 @@ async fn another_envoy_chooses_alike() -> Result<()> {
     Ok(())
 }
 
-/// The address is that of the connection, or what as many proxies as are trusted say.
+/// The address is the connection's, or what that many trusted proxies say.
 #[tokio::test]
 async fn trusted_proxies_name_the_client() -> Result<()> {
     let object = root(&json!([{"match": "/", "services": [plain("web")]}]));
@@ -96,8 +94,7 @@ async fn trusted_proxies_name_the_client() -> Result<()> {
     Ok(())
 }
 
-/// A written strategy counts before the affinity: the token holds the session, and the address chooses for who has
-/// no token.
+/// The token holds the session; the address chooses for clients without one.
 #[tokio::test]
 async fn a_token_counts_before_the_address() -> Result<()> {
     let site = Site::start(
@@ -121,7 +118,7 @@ async fn a_token_counts_before_the_address() -> Result<()> {
     Ok(())
 }
 
-/// Nobody of the other backends moves: the table has them.
+/// The table keeps clients of other backends.
 #[tokio::test]
 async fn when_a_backend_goes_only_its_clients_move() -> Result<()> {
     let object = root(&json!([{"match": "/", "services": [plain("web")]}]));
@@ -137,14 +134,14 @@ async fn when_a_backend_goes_only_its_clients_move() -> Result<()> {
     Ok(())
 }
 
-/// A site whose Envoy takes changes of one Service's endpoints while it runs.
+/// A site whose Envoy follows changes of one Service's endpoints.
 pub(super) struct Watched {
     pub(super) site: Site,
     service: String,
 }
 
 impl Watched {
-    /// With an object that leads to this Service alone.
+    /// With an object that leads to this Service only.
     pub(super) async fn start(services: Services, object: Value, service: &str) -> Result<Self> {
         let objects = [vec![object], services.objects()].concat();
         let rendered = Rendered::valid(&objects, &json!({}))?;
@@ -155,7 +152,7 @@ impl Watched {
         })
     }
 
-    /// Takes a backend away, and waits until no worker has it any more.
+    /// Takes a backend away, and waits until no worker has it.
     pub(super) async fn without(&mut self, name: &str) -> Result<()> {
         let Site { envoy, services } = &mut self.site;
         let left = services
@@ -167,7 +164,7 @@ impl Watched {
         let (site, mut asked) = (&self.site, 0_u8);
         poll::until("every worker: the backend is gone", async || {
             for _ in 0..20 {
-                // Always somebody new: who is known may be held on others.
+                // A new client each time: the table may hold known ones on others.
                 asked = asked.wrapping_add(1);
                 let request = site.get("/").ok()?.from(Ipv4Addr::new(127, 0, 10, asked));
                 (request.send().await.ok()?.backend()? != name).then_some(())?;

@@ -7,7 +7,7 @@ use anyhow::Result;
 use tokio::net::UdpSocket;
 use tokio::task::AbortHandle;
 
-/// The server. It answers for other names that there are no addresses, and stops when the value is dropped.
+/// Answers for other names that they have no addresses. Stops when dropped.
 #[derive(Debug)]
 pub(super) struct Dns {
     address: SocketAddr,
@@ -15,7 +15,7 @@ pub(super) struct Dns {
 }
 
 impl Dns {
-    /// Starts a server on a free port of 127.0.0.1.
+    /// Listens on a free port of 127.0.0.1.
     pub(super) async fn start(names: &[(&str, &[Ipv4Addr])]) -> Result<Self> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let names = names
@@ -27,7 +27,7 @@ impl Dns {
             let mut query = [0; 512];
             while let Ok((length, from)) = socket.recv_from(&mut query).await {
                 if let Some(answer) = query.get(..length).and_then(|query| answer(query, &names)) {
-                    // Who does not get it asks again.
+                    // A client without the answer asks again.
                     let _ = socket.send_to(&answer, from).await;
                 }
             }
@@ -49,7 +49,7 @@ impl Drop for Dns {
     }
 }
 
-/// The answer to a query of one question, without what stands behind the question.
+/// The answer to a query of one question, without what follows the question.
 fn answer(query: &[u8], names: &BTreeMap<String, Vec<Ipv4Addr>>) -> Option<Vec<u8>> {
     const HEAD: usize = 12;
     let mut labels = Vec::new();
@@ -68,7 +68,7 @@ fn answer(query: &[u8], names: &BTreeMap<String, Vec<Ipv4Addr>>) -> Option<Vec<u
     let found = names.get(&labels.join(".")).filter(|_| asks_for_ipv4);
     let found = found.map(Vec::as_slice).unwrap_or_default();
     let mut answer = query.get(..2)?.to_vec();
-    // A response with recursion, one question, and as many answers as there are addresses.
+    // A response with recursion, one question, and an answer for each address.
     answer.extend([0x81, 0x80, 0, 1]);
     answer.extend(u16::try_from(found.len()).ok()?.to_be_bytes());
     answer.extend([0; 4]);

@@ -1,8 +1,7 @@
-//! Health checks, and sessions whose backend is not healthy.
+//! Health checks, and sessions of unhealthy backends.
 
 use super::*;
 
-/// A root with a route for soft sessions, and one of another object for strict ones.
 fn objects() -> Vec<Value> {
     let check = json!({
         "path": "/healthz",
@@ -23,7 +22,7 @@ fn objects() -> Vec<Value> {
     vec![root(&own), strict]
 }
 
-/// Waits until every worker of Envoy knows whether this backend is healthy.
+/// Waits until every worker knows whether this backend is healthy.
 async fn until_known(site: &Site, name: &str, healthy: bool) -> Result<()> {
     let what = format!("every worker: {name} is healthy: {healthy}");
     poll::until(&what, async || {
@@ -40,7 +39,6 @@ async fn until_known(site: &Site, name: &str, healthy: bool) -> Result<()> {
 async fn a_soft_session_moves_and_a_strict_one_waits() -> Result<()> {
     let site = Site::start(Services::start(&[("web", 3)])?, &objects()).await?;
     let (mut soft, lost) = site.begin("/").await?;
-    // A strict session of the same backend.
     let (mut strict, of_strict) = loop {
         let (visitor, backend) = site.begin("/strict").await?;
         if backend == lost {
@@ -71,7 +69,7 @@ async fn a_soft_session_moves_and_a_strict_one_waits() -> Result<()> {
     stays(&site, &mut soft, "/", &next).await
 }
 
-/// Rather no backend than an unhealthy one: the panic threshold is 0.
+/// The panic threshold is 0.
 #[tokio::test]
 async fn where_nobody_is_healthy_nobody_is_asked() -> Result<()> {
     let site = Site::start(Services::start(&[("web", 2)])?, &objects()).await?;
@@ -88,14 +86,13 @@ async fn where_nobody_is_healthy_nobody_is_asked() -> Result<()> {
     .await
 }
 
-/// Who does not say how often is asked every five seconds, as the documents of Contour have it.
+/// Contour's documents have five seconds as the default interval.
 #[test]
 fn checks_have_the_numbers_of_the_documents() -> Result<()> {
     let routes = json!([{"match": "/", "services": [
         {"name": "web", "port": 80, "healthCheck": {"path": "/healthz", "intervalSeconds": 0}},
         {"name": "other", "port": 80},
     ]}]);
-    // The defaults of all services, as designed.
     let mut object = root(&routes);
     object["spec"]["healthCheck"] = json!({"path": "/all", "timeoutSeconds": 7});
     let services = ["web", "other"].map(|name| service_object(name, &json!({"ports": [{"port": 80}]})));

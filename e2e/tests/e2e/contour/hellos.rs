@@ -1,4 +1,4 @@
-//! TLS handshakes up to the server's first answer, byte for byte: libraries speak no version as old as 1.1.
+//! TLS handshakes up to the server's first answer, byte for byte: libraries do not speak 1.1.
 
 use std::net::SocketAddr;
 
@@ -11,18 +11,16 @@ pub(super) const V1_1: u16 = 0x0302;
 pub(super) const V1_2: u16 = 0x0303;
 pub(super) const V1_3: u16 = 0x0304;
 
-/// The first message of a client that speaks this version alone.
+/// The first message of a client that speaks only this version.
 #[derive(Debug)]
 pub(super) struct Hello<'a> {
     pub(super) version: u16,
-    /// The server's name.
     pub(super) name: Option<&'a str>,
 }
 
-/// The first answer of a server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Said {
-    /// It goes on in this version.
+    /// It continues in this version.
     Speaks(u16),
     /// It does not speak the version (`protocol_version`).
     NotThisVersion,
@@ -37,7 +35,6 @@ const ALERT: u8 = 21;
 const PROTOCOL_VERSION: u8 = 70;
 
 impl Hello<'_> {
-    /// Connects and says it.
     pub(super) async fn say(&self, to: SocketAddr) -> Result<Said> {
         let mut stream = TcpStream::connect(to).await?;
         stream.write_all(&self.record()).await?;
@@ -82,13 +79,13 @@ impl Hello<'_> {
         }
         if self.version == V1_3 {
             extensions.push(extension(43, &[2, 3, 4]));
-            // No key yet: the server asks for one, in the version that it speaks.
+            // No key yet: the server asks for one.
             extensions.push(extension(51, &[0, 0]));
         }
         let suites: &[u8] = if self.version == V1_3 {
             &[0x13, 1, 0x13, 2, 0x13, 3]
         } else {
-            // ECDHE with AES-GCM; then, for 1.1, with AES-CBC, and AES-CBC alone.
+            // ECDHE with AES-GCM; for 1.1 with AES-CBC, then only AES-CBC.
             &[
                 0xc0, 0x2b, 0xc0, 0x2f, 0xc0, 0x09, 0xc0, 0x13, 0xc0, 0x0a, 0xc0, 0x14, 0, 0x2f, 0, 0x35,
             ]
@@ -107,7 +104,7 @@ impl Hello<'_> {
     }
 }
 
-/// The length of the first record with its head, once that is there.
+/// The length of the first complete record with its head.
 fn record_length(bytes: &[u8]) -> Option<usize> {
     match bytes {
         [_, _, _, high, low, ..] => Some(5 + usize::from(u16::from_be_bytes([*high, *low]))),
@@ -115,7 +112,6 @@ fn record_length(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// In front, the length in two bytes.
 fn counted(bytes: &[u8]) -> Vec<u8> {
     let length = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
     [length.to_be_bytes().as_slice(), bytes].concat()
@@ -125,7 +121,7 @@ fn extension(kind: u16, content: &[u8]) -> Vec<u8> {
     [kind.to_be_bytes().as_slice(), &counted(content)].concat()
 }
 
-/// The version that a server hello chooses: from 1.3 on, in an extension.
+/// The version that a server hello chooses, since 1.3 in an extension.
 fn version(hello: &[u8]) -> Result<u16> {
     let [2, _, _, _, high, low, rest @ ..] = hello else {
         bail!("not a server hello: {hello:?}");

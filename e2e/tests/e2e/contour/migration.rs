@@ -1,4 +1,4 @@
-//! Who comes from Contour, and who goes back: an Envoy as Contour configures it, and one with Limpet.
+//! Moves from Contour and back: an Envoy as Contour configures it, and one with Limpet.
 
 use limpet_e2e::SetCookie;
 
@@ -6,8 +6,8 @@ use super::*;
 
 const CLIENTS: usize = 1_000;
 
-/// What Contour 1.0 makes of a route with one service and the strategy `Cookie`. Its clusters have other names, and the
-/// order of hosts is its own.
+/// What Contour 1.0 makes of a route with one service and the strategy `Cookie`, with other cluster names and its own
+/// order of hosts.
 fn contours(backends: &[Backend]) -> Config {
     let endpoint = |backend: &Backend| {
         let at = backend.address();
@@ -63,7 +63,7 @@ async fn ask(envoy: &Envoy, cookie: Option<&SetCookie>) -> Result<Answer> {
     request.send().await
 }
 
-/// The clients of Contour's Envoy: the cookie of each, and the backend that it is hashed to.
+/// Each client's cookie, and the backend that it is hashed to.
 async fn clients(envoy: &Envoy) -> Result<Vec<(SetCookie, String)>> {
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
@@ -89,7 +89,7 @@ async fn who_comes_from_contour_keeps_his_backend_and_may_go_back() -> Result<()
     let values: BTreeSet<&str> = clients.iter().map(|(cookie, _)| cookie.value.as_str()).collect();
     assert!(values.len() > CLIENTS / 2, "{} values", values.len());
 
-    // The first request goes where it went, and its answer has a token.
+    // The first request stays there, and its answer has a token.
     let site = Site::start(services, &[root(&json!([{"match": "/", "services": [sticky("web")]}]))]).await?;
     let mut tokens = Vec::new();
     for (cookie, backend) in &clients {
@@ -111,7 +111,7 @@ async fn who_comes_from_contour_keeps_his_backend_and_may_go_back() -> Result<()
     let arrived = BTreeMap::from([("malformed".to_owned(), CLIENTS as u64)]);
     assert_eq!(refused(&site.envoy).await?, arrived);
 
-    // From then on the token counts, and nobody is counted as one who comes.
+    // From then on the token counts, and no client is counted as an arrival.
     for _ in 0..3 {
         for (token, (_, backend)) in tokens.iter().zip(&clients) {
             let answer = ask(&site.envoy, Some(token)).await?;
@@ -123,7 +123,7 @@ async fn who_comes_from_contour_keeps_his_backend_and_may_go_back() -> Result<()
     }
     assert_eq!(refused(&site.envoy).await?, arrived);
 
-    // Back again, the token's text is hashed: a client stays on one backend, though it is another one.
+    // Back again, Contour's Envoy hashes the token's text: a client stays on one backend, though another one.
     let mut kept = 0;
     for (token, (_, backend)) in tokens.iter().zip(&clients) {
         let first = ask(&before, Some(token)).await?;
@@ -144,8 +144,7 @@ async fn who_comes_from_contour_keeps_his_backend_and_may_go_back() -> Result<()
     Ok(())
 }
 
-/// What holds the session then is the token, and not the hash: who has a token stays when backends come that the hash
-/// would lead to.
+/// The token, not the hash, then holds the session when backends come.
 #[tokio::test]
 async fn after_the_move_new_backends_move_nobody() -> Result<()> {
     let services = Services::start(&[("web", 6)])?;
@@ -160,7 +159,7 @@ async fn after_the_move_new_backends_move_nobody() -> Result<()> {
     let object = root(&json!([{"match": "/", "services": [sticky("web")]}]));
     let mut objects = services.objects();
     objects.push(object.clone());
-    // Half of the slices, as long as the others are not ready.
+    // Half of the slices, while the others are not ready.
     let few = objects.iter().filter(|object| {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         !["web-3", "web-4", "web-5"].contains(&name)
@@ -188,8 +187,8 @@ async fn after_the_move_new_backends_move_nobody() -> Result<()> {
     Ok(())
 }
 
-/// The path of the move: an object gets another class when its host moves. Until then Limpet does not read it, and
-/// nobody of other objects is touched.
+/// An object gets another class when its host moves. Until then Limpet does not read it, and no client of other objects
+/// is touched.
 #[tokio::test]
 async fn hosts_move_one_by_one() -> Result<()> {
     const OTHER: &str = "other.example.com";

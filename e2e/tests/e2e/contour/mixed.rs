@@ -41,7 +41,7 @@ async fn after_a_while_everybody_has_a_session() -> Result<()> {
             }
             assert!(session.is_some(), "{other}: 50 requests met the other service alone");
         }
-        // As many as there are clients, on average.
+        // On average one for each client.
         assert!(
             (3..100).contains(&without),
             "{other}: {without} answers without a session"
@@ -50,7 +50,7 @@ async fn after_a_while_everybody_has_a_session() -> Result<()> {
     Ok(())
 }
 
-/// No cookie that a client brings gets it a session where none begins.
+/// No cookie of a client begins a session where none begins.
 #[tokio::test]
 async fn foreign_cookies_are_met_by_weight() -> Result<()> {
     let site = Site::start(services()?, &objects("Random")).await?;
@@ -71,7 +71,7 @@ async fn foreign_cookies_are_met_by_weight() -> Result<()> {
     Ok(())
 }
 
-/// A session stays when its Service alone has another strategy beside it, and when the weights say that nobody comes.
+/// A session stays when a Service with another strategy joins its own, and when its own gets the weight 0.
 #[tokio::test]
 async fn a_session_outlasts_a_second_strategy() -> Result<()> {
     let alone = root(&json!([{"match": "/", "services": [sticky("kept")]}]));

@@ -1,4 +1,4 @@
-//! Contour's `IngressRoute`s, as a client sees them: objects, `limpet render`, a stock Envoy and backends.
+//! Contour's `IngressRoute`s, as a client sees them: `limpet render`, a stock Envoy and backends.
 
 mod addresses;
 mod dns;
@@ -26,13 +26,10 @@ use limpet_e2e::protocols::Chat;
 use limpet_e2e::{Answer, Backend, Build, Config, Connection, Envoy, Request, Tls, Visitor, poll, tools};
 use serde_json::{Value, json};
 
-/// The namespace of objects, where a test says nothing else.
 const NAMESPACE: &str = "shop";
-/// The host of roots, where a test says nothing else.
 const HOST: &str = "shop.example.com";
-/// The cookie of sessions.
 const COOKIE: &str = "X-Contour-Session-Affinity";
-/// The listeners, by their ports in the configuration. Here they have free ones.
+/// The listeners, by their ports in the configuration; here they have free ports.
 const HTTP: &str = "http-8080";
 const HTTPS: &str = "https-8443";
 
@@ -40,12 +37,12 @@ const HTTPS: &str = "https-8443";
 #[derive(Debug)]
 struct Services {
     backends: BTreeMap<String, Vec<Backend>>,
-    /// What Services say beside their port.
+    /// The rest of the Services' `spec`.
     specs: BTreeMap<String, Value>,
 }
 
 impl Services {
-    /// Services with this many backends each, called `service/0` and so on. All of them speak WebSocket, too.
+    /// Services with this many backends each, named `service/0` and so on, which also speak WebSocket.
     fn start(wanted: &[(&str, usize)]) -> Result<Self> {
         let mut all = BTreeMap::new();
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -60,26 +57,24 @@ impl Services {
         })
     }
 
-    /// Adds fields to the `spec` of a Service.
+    /// Adds fields to a Service's `spec`.
     fn with(mut self, service: &str, spec: Value) -> Self {
         self.specs.insert(service.to_owned(), spec);
         self
     }
 
-    /// The backends of a Service.
     fn of(&self, service: &str) -> Result<&[Backend]> {
         let backends = self.backends.get(service);
         Ok(backends.with_context(|| format!("there is no Service {service}"))?)
     }
 
-    /// The backend of this name, `service/0` for example.
     fn backend(&self, name: &str) -> Result<&Backend> {
         let mut all = self.backends.values().flatten();
         let backend = all.find(|backend| backend.name() == name);
         backend.with_context(|| format!("there is no backend {name}"))
     }
 
-    /// The Services and their slices of endpoints. A port belongs to a slice, so each backend has its own.
+    /// The Services and their EndpointSlices: one for each backend, because a port belongs to a slice.
     fn objects(&self) -> Vec<Value> {
         let mut objects = Vec::new();
         for (name, backends) in &self.backends {
@@ -119,7 +114,6 @@ fn slice(service: &str, number: usize, backend: &Backend) -> Value {
     })
 }
 
-/// An `IngressRoute`.
 fn ingress_route(name: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": "contour.heptio.com/v1beta1",
@@ -134,22 +128,18 @@ fn root(routes: &Value) -> Value {
     ingress_route("root", &json!({"virtualhost": {"fqdn": HOST}, "routes": routes}))
 }
 
-/// One that others delegate to.
 fn vertex(name: &str, routes: &Value) -> Value {
     ingress_route(name, &json!({"routes": routes}))
 }
 
-/// A service of a route, with the strategy `Cookie`.
 fn sticky(name: &str) -> Value {
     json!({"name": name, "port": 80, "strategy": "Cookie"})
 }
 
-/// A service of a route without a strategy.
 fn plain(name: &str) -> Value {
     json!({"name": name, "port": 80})
 }
 
-/// What the controller makes of objects.
 #[derive(Debug)]
 struct Rendered {
     bootstrap: Value,
@@ -157,7 +147,7 @@ struct Rendered {
 }
 
 impl Rendered {
-    /// With these fields in the section `contour` of the configuration.
+    /// With these fields in the configuration's section `contour`.
     fn new(objects: &[Value], contour: &Value) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let filter = match Build::tested()? {
@@ -186,7 +176,7 @@ impl Rendered {
         Ok(Self { bootstrap, report })
     }
 
-    /// As [`Rendered::new`], with the defaults of the configuration, and each `IngressRoute` valid.
+    /// As [`Rendered::new`]; each `IngressRoute` must be valid.
     fn valid(objects: &[Value], contour: &Value) -> Result<Self> {
         let rendered = Self::new(objects, contour)?;
         let reports = rendered.report["ingressRoutes"].as_object();
@@ -200,14 +190,12 @@ impl Rendered {
         Config::made(self.bootstrap)
     }
 
-    /// What became of an `IngressRoute`: its status and description.
     fn status(&self, name: &str) -> (&str, &str) {
         let report = &self.report["ingressRoutes"][format!("{NAMESPACE}/{name}")];
         let text = |field: &str| report[field].as_str().unwrap_or_default();
         (text("status"), text("description"))
     }
 
-    /// All actions of Envoy's routes with this rule's name.
     fn actions(&self, rule: &str) -> Vec<&Value> {
         let mut found = Vec::new();
         collect(&self.bootstrap, &mut |object| {
@@ -219,7 +207,6 @@ impl Rendered {
     }
 }
 
-/// Calls `visit` with every object in `value`.
 fn collect<'a>(value: &'a Value, visit: &mut dyn FnMut(&'a Value)) {
     match value {
         Value::Object(object) => {
@@ -231,7 +218,6 @@ fn collect<'a>(value: &'a Value, visit: &mut dyn FnMut(&'a Value)) {
     }
 }
 
-/// An Envoy in front of Services.
 #[derive(Debug)]
 struct Site {
     envoy: Envoy,
@@ -239,12 +225,12 @@ struct Site {
 }
 
 impl Site {
-    /// Objects that are all valid, beside the Services' own.
+    /// With valid objects, beside the Services' own.
     async fn start(services: Services, objects: &[Value]) -> Result<Self> {
         Self::configured(services, objects, &json!({})).await
     }
 
-    /// The same with these fields in the section `contour` of the configuration.
+    /// With these fields in the configuration's section `contour`.
     async fn configured(services: Services, objects: &[Value], contour: &Value) -> Result<Self> {
         let rendered = Rendered::valid(&[objects, &services.objects()].concat(), contour)?;
         let envoy = Envoy::serve(rendered.config()).await?;
@@ -253,7 +239,7 @@ impl Site {
         Ok(site)
     }
 
-    /// Waits until health checks have found every backend healthy: while Envoy compiles the filter, they time out.
+    /// Waits until health checks pass: while Envoy compiles the filter, they time out.
     async fn until_healthy(&self) -> Result<()> {
         poll::until("all backends to be healthy", async || {
             let clusters = self.envoy.admin_text("/clusters").await.ok()?;
@@ -262,7 +248,6 @@ impl Site {
         .await
     }
 
-    /// Another Envoy with other objects, and the same backends.
     async fn change(self, objects: &[Value]) -> Result<Self> {
         let Self { envoy, services } = self;
         drop(envoy);
@@ -273,7 +258,6 @@ impl Site {
         self.envoy.listener(HTTP)
     }
 
-    /// A request for [`HOST`] without TLS.
     fn get(&self, path: &str) -> Result<Request> {
         self.get_of(HOST, path)
     }
@@ -282,12 +266,10 @@ impl Site {
         Ok(Request::get(self.http()?, path).header("host", host))
     }
 
-    /// The answer to a client without a session.
     async fn ask(&self, path: &str) -> Result<Answer> {
         self.get(path)?.send().await
     }
 
-    /// The answer to this client.
     async fn visit(&self, visitor: &mut Visitor, path: &str) -> Result<Answer> {
         visitor.send(self.get(path)?).await
     }
@@ -296,7 +278,6 @@ impl Site {
         Ok(Visitor::of(self.http()?))
     }
 
-    /// A client whose session begins at this path, and its backend.
     async fn begin(&self, path: &str) -> Result<(Visitor, String)> {
         let mut visitor = self.visitor()?;
         let answer = self.visit(&mut visitor, path).await?;
@@ -307,7 +288,7 @@ impl Site {
         Ok((visitor, backend(&answer)?))
     }
 
-    /// The backends that answer this many clients without a session.
+    /// The backends that answer clients without a session.
     async fn met(&self, path: &str, clients: usize) -> Result<Vec<String>> {
         let mut met = Vec::new();
         for _ in 0..clients {
@@ -316,7 +297,7 @@ impl Site {
         Ok(met)
     }
 
-    /// A request over TLS to this host. Its certificate must be of this authority.
+    /// The certificate must be of this authority.
     async fn over_tls(&self, authority: &str, host: &str, request: Request) -> Result<Answer> {
         let tls = Tls::new(authority, host)?;
         let mut connection = Connection::open_tls(self.envoy.listener(HTTPS)?, &tls, false).await?;
@@ -324,7 +305,7 @@ impl Site {
     }
 }
 
-/// Checks that this client stays on its backend, and gets no other token.
+/// Checks that this client stays on its backend and gets no other token.
 async fn stays(site: &Site, visitor: &mut Visitor, path: &str, expected: &str) -> Result<()> {
     for _ in 0..10 {
         let answer = site.visit(visitor, path).await?;
@@ -344,12 +325,10 @@ fn backend(answer: &Answer) -> Result<String> {
         .to_owned())
 }
 
-/// The Service of a backend's name.
 fn service(backend: &str) -> &str {
     backend.split('/').next().unwrap_or_default()
 }
 
-/// How many of these backends are of each Service.
 fn shares(backends: &[String]) -> BTreeMap<&str, usize> {
     let mut shares = BTreeMap::new();
     for backend in backends {
@@ -371,7 +350,7 @@ fn moved(site: &Site, visitor: &Visitor) -> Result<Visitor> {
     Ok(moved)
 }
 
-/// How many tokens the filter refused, by reason, over all policies.
+/// The tokens that the filter refused, by reason.
 async fn refused(envoy: &Envoy) -> Result<BTreeMap<String, u64>> {
     let mut refused = BTreeMap::new();
     for (name, count) in envoy.stats("refused").await? {

@@ -1,5 +1,3 @@
-//! Services of the type `ExternalName`.
-
 use std::net::Ipv4Addr;
 
 use super::dns::Dns;
@@ -7,7 +5,6 @@ use super::*;
 
 const NAME: &str = "web.elsewhere.example";
 
-/// A Service that is called this in DNS, with the port of the backends.
 fn external(name: &str, external_name: &str, port: u16) -> Value {
     service_object(
         name,
@@ -20,7 +17,6 @@ fn with_port(mut service: Value, port: u16) -> Value {
     service
 }
 
-/// An Envoy that asks this server for names.
 async fn envoy(rendered: Rendered, dns: &Dns) -> Result<Envoy> {
     let at = dns.address();
     let resolver = json!({
@@ -35,7 +31,6 @@ async fn envoy(rendered: Rendered, dns: &Dns) -> Result<Envoy> {
     Envoy::serve(config.edit(|bootstrap| bootstrap["typed_dns_resolver_config"] = resolver)).await
 }
 
-/// Three backends at one port of three addresses.
 fn backends() -> Result<[Backend; 3]> {
     let first = Backend::start_at("elsewhere/0", SocketAddr::from(([127, 0, 0, 1], 0)))?;
     let port = first.address().port();
@@ -70,7 +65,7 @@ async fn a_service_elsewhere_is_reached_by_its_name() -> Result<()> {
     Ok(())
 }
 
-/// Without leave, no name counts; and with it, none of what only Envoy may reach.
+/// Names need permission; with it, those that only Envoy may reach stay refused.
 #[tokio::test]
 async fn local_names_and_addresses_are_refused() -> Result<()> {
     let backend = Backend::start("local")?;
@@ -104,7 +99,7 @@ async fn local_names_and_addresses_are_refused() -> Result<()> {
         objects.push(vertex(&of(number), &json!([{"match": path, "services": [service]}])));
         objects.push(external(&of(number), name, port));
     }
-    // Without leave, not even a good name.
+    // Without permission, not even a good name.
     let service = with_port(plain("none"), port);
     let bare = [
         vertex("none", &json!([{"match": "/none", "services": [service]}])),
@@ -138,7 +133,7 @@ async fn local_names_and_addresses_are_refused() -> Result<()> {
         assert_eq!(answer.backend(), None, "{name}");
     }
     assert_eq!(backend.requests(), 0);
-    // The root is not a vertex, and goes on.
+    // The root is not a vertex, and is served.
     assert_eq!(site.ask("/good").await?.backend(), Some("web/0"));
     Ok(())
 }

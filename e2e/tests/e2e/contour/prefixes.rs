@@ -55,7 +55,7 @@ async fn a_path_that_no_route_has_is_not_found() -> Result<()> {
     Ok(())
 }
 
-/// What was delegated is the segment, and what lies below it.
+/// A delegation covers the segment and what is below it.
 #[tokio::test]
 async fn who_is_given_blog_does_not_get_blogger() -> Result<()> {
     let own = json!([
@@ -78,7 +78,7 @@ async fn who_is_given_blog_does_not_get_blogger() -> Result<()> {
         ("/blogger", "root/0"),
         ("/blog-a", "root/0"),
         ("/blog.html", "root/0"),
-        // Below what was given, its own matches are text again.
+        // Below the delegated segment, matches are text again.
         ("/blog/a", "a/0"),
         ("/blog/ab", "a/0"),
         ("/docs/", "docs/0"),
@@ -91,7 +91,7 @@ async fn who_is_given_blog_does_not_get_blogger() -> Result<()> {
     Ok(())
 }
 
-/// Text for text: slashes are neither added nor left out.
+/// Slashes are neither added nor left out.
 #[tokio::test]
 async fn a_prefix_is_rewritten_as_text() -> Result<()> {
     let routes = json!([

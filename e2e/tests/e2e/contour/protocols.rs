@@ -1,11 +1,11 @@
-//! What is spoken on both sides of Envoy.
+//! Protocols on both sides of Envoy.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::*;
 
-/// By an annotation of the Service, and for the ports alone that it lists.
+/// By an annotation of the Service, for the listed ports only.
 #[tokio::test]
 async fn h2c_is_spoken_to_the_ports_that_a_service_lists() -> Result<()> {
     for (name, ports, version) in [

@@ -22,7 +22,7 @@ async fn plain_http_of_a_host_with_tls_is_redirected() -> Result<()> {
     for (host, path, expected) in [
         (HOST.to_owned(), "/", "/"),
         (HOST.to_owned(), "/a/b?c=d&e=%2F", "/a/b?c=d&e=%2F"),
-        // The port of plain HTTP is none of HTTPS.
+        // HTTP's port is not HTTPS's.
         (format!("{HOST}:8080"), "/a?b", "/a?b"),
         (format!("{HOST}:80"), "/a", "/a"),
     ] {
@@ -48,17 +48,15 @@ async fn without_tls_nothing_is_redirected() -> Result<()> {
     for path in ["/", "/both"] {
         assert_eq!(site.ask(path).await?.status, 200, "{path}");
     }
-    // Nobody asked for TLS.
     assert!(site.envoy.listener(HTTPS).is_err());
     Ok(())
 }
 
-/// The objects of a host whose routes are its own, and delegated over two steps.
 fn delegated(host: &Value) -> Vec<Value> {
     let own = json!([
         {"match": "/", "services": [plain("web")]},
         {"match": "/open", "permitInsecure": true, "services": [plain("web")]},
-        // It counts where the services are.
+        // Without an effect: it counts where the services are.
         {"match": "/team", "permitInsecure": true, "delegate": {"name": "team"}},
     ]);
     let team = json!([

@@ -1,4 +1,4 @@
-//! What a route says beside its match: WebSockets, retries, timeouts.
+//! WebSockets, retries and timeouts of routes.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,6 @@ use tokio_tungstenite::tungstenite::Message;
 
 use super::*;
 
-/// The request that opens a WebSocket, without opening one.
 async fn upgrade(site: &Site, path: &str) -> Result<Answer> {
     let request = site
         .get(path)?
@@ -20,7 +19,7 @@ async fn upgrade(site: &Site, path: &str) -> Result<Answer> {
     request.send().await
 }
 
-/// Opens a WebSocket, talks over it, and returns the backend and the cookies that were set.
+/// Opens a WebSocket and talks over it. Returns the backend and the cookies set.
 async fn talk(site: &Site, path: &str, cookie: Option<String>) -> Result<(String, Vec<String>)> {
     let stream = TcpStream::connect(site.http()?).await?;
     let field = cookie.map(|pair| ("cookie", pair));
@@ -113,7 +112,7 @@ async fn answers_from_500_on_are_tried_again_as_often_as_said() -> Result<()> {
         (0..failures).for_each(|_| web.answer_next(Answering::status(status)));
         let answered = site.ask(path).await?.status;
         let tries = web.requests() - before;
-        // What was not needed.
+        // Uses up the failures that were not needed.
         for _ in tries..failures {
             site.ask("/").await?;
         }
@@ -164,7 +163,7 @@ async fn a_request_ends_with_its_timeout() -> Result<()> {
     Ok(())
 }
 
-/// Fifteen seconds are Envoy's own, and were Contour's. Envoy is asked whether it takes all of them.
+/// Fifteen seconds are Envoy's default, and were Contour's. Envoy must accept all of them.
 #[tokio::test]
 async fn timeouts_are_those_of_go_and_fifteen_seconds_else() -> Result<()> {
     let durations = [
@@ -175,7 +174,7 @@ async fn timeouts_are_those_of_go_and_fifteen_seconds_else() -> Result<()> {
         ("1.5h", "5400s"),
         ("1h2m3.5s", "3723.500s"),
         ("+300ms", "0.300s"),
-        // Envoy counts milliseconds, and to it none means no limit.
+        // Envoy counts milliseconds, and reads 0 as no limit.
         ("10us", "0.001s"),
     ];
     let mut routes = vec![json!({"match": "/absent", "services": [plain("web")]})];

@@ -1,18 +1,16 @@
-//! What browsers are told of the cookie, and what backends see of it.
+//! The cookie's attributes in browsers, and the cookie as backends see it.
 
 use limpet_e2e::SetCookie;
 
 use super::tls::{certificate, secure_root};
 use super::*;
 
-/// The cookie that begins a session.
 fn of(answer: &Answer) -> Result<SetCookie> {
     let mut cookies = answer.set_cookies();
     ensure!(cookies.len() == 1, "{answer:?}");
     cookies.pop().context("no cookie")
 }
 
-/// What Contour's cookie had, and SameSite. `Secure` is another matter.
 fn check(cookie: &SetCookie, secure: bool) {
     let mut expected = vec!["Path=/", "HttpOnly", "SameSite=Lax"];
     if secure {
@@ -34,14 +32,13 @@ async fn without_tls_the_cookie_is_contours_with_same_site() -> Result<()> {
     let mut visitor = site.visitor()?;
     let first = site.visit(&mut visitor, "/deep/er/page").await?;
     check(&of(&first)?, false);
-    // The backend sees it, as it did.
     let seen = site.visit(&mut visitor, "/deep/er").await?.seen()?;
     let token = visitor.cookie(COOKIE).context("no cookie")?;
     assert_eq!(seen.cookies(), Some(format!("{COOKIE}={token}")));
     Ok(())
 }
 
-/// Plain HTTP would neither get a cookie with `Secure` nor be able to replace it.
+/// Plain HTTP neither gets a cookie with `Secure` nor can replace it.
 #[tokio::test]
 async fn secure_is_for_hosts_whose_sessions_have_tls_alone() -> Result<()> {
     const OTHER: &str = "other.example.com";
@@ -50,7 +47,7 @@ async fn secure_is_for_hosts_whose_sessions_have_tls_alone() -> Result<()> {
         let services = json!([sticky("web")]);
         let route = |(number, permit): (usize, &bool)| json!({"match": format!("/{number}"), "permitInsecure": permit, "services": services});
         let mut routes: Vec<Value> = permit.iter().enumerate().map(route).collect();
-        // What has no session does not count.
+        // A route without sessions does not count.
         routes.push(json!({"match": "/open", "permitInsecure": true, "services": [plain("web")]}));
         json!(routes)
     };
@@ -81,7 +78,6 @@ async fn secure_is_for_hosts_whose_sessions_have_tls_alone() -> Result<()> {
     Ok(())
 }
 
-/// A session that began over plain HTTP goes on over TLS, and the other way round.
 #[tokio::test]
 async fn a_session_goes_on_from_http_to_https() -> Result<()> {
     let (secret, authority) = certificate("cert", &[HOST])?;
@@ -99,7 +95,7 @@ async fn a_session_goes_on_from_http_to_https() -> Result<()> {
     Ok(())
 }
 
-/// A delegated Cookie route that is permitted over plain HTTP counts for its host, too.
+/// A delegated Cookie route permitted over plain HTTP counts for its host.
 #[tokio::test]
 async fn a_delegated_route_makes_its_host_insecure() -> Result<()> {
     let (secret, authority) = certificate("cert", &[HOST])?;

@@ -1,11 +1,9 @@
-//! Which routes share a session, and which have one each.
-
 use super::*;
 
 const CART: &str = "/cart";
 const CHECKOUT: &str = "/checkout";
 
-/// As the design of Contour has it: two routes of one Service, and another Service that fills the gaps.
+/// As Contour's design has it: two routes of one Service, and another Service that fills the gaps.
 fn shop() -> Value {
     json!([
         {"match": "/", "services": [plain("static")]},
@@ -36,7 +34,7 @@ async fn routes_of_one_service_share_a_session() -> Result<()> {
     Ok(())
 }
 
-/// Delegation, another prefix and settings of one route change nothing in that.
+/// Delegation, another prefix and settings of one route change nothing.
 #[tokio::test]
 async fn delegated_routes_share_it_too() -> Result<()> {
     let site = Site::start(services()?, &[root(&shop())]).await?;
@@ -102,7 +100,7 @@ async fn two_services_of_a_host_keep_a_session_each() -> Result<()> {
     Ok(())
 }
 
-/// Objects of several namespaces cannot be told apart by a Service's name alone, nor hosts.
+/// A Service's name does not distinguish objects of several namespaces, nor hosts.
 #[tokio::test]
 async fn another_service_does_not_take_a_token() -> Result<()> {
     let site = Site::start(
@@ -121,7 +119,7 @@ async fn another_service_does_not_take_a_token() -> Result<()> {
     Ok(())
 }
 
-/// The draft's own names of cookies, at several hosts.
+/// The draft's own cookie names, at several hosts.
 #[tokio::test]
 async fn an_objects_annotations_count_for_its_routes() -> Result<()> {
     let own = json!([

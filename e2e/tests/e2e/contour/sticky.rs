@@ -1,9 +1,8 @@
-//! The strategy `StickySession`, as the draft has it.
+//! The draft's strategy `StickySession`.
 
 use super::addresses::{Watched, client, of_client, of_clients};
 use super::*;
 
-/// A route at `/` with this `stickySessionConfig`.
 fn sticky_by(config: &Value) -> Value {
     let service = json!({"name": "web", "port": 80, "strategy": "StickySession", "stickySessionConfig": config});
     root(&json!([{"match": "/", "services": [service]}]))
@@ -33,7 +32,7 @@ async fn a_cookie_of_any_name_and_path() -> Result<()> {
             met.push(backend);
         }
         assert!(different(&met) > 1, "{met:?}");
-        // The value is a token, and nobody's own.
+        // The value is a token.
         let own = site.get("/app")?.cookie("sid=anything").send().await?;
         assert_eq!(own.set_cookies().len(), 1);
     }
@@ -58,7 +57,6 @@ async fn the_address_counts_where_nothing_else_is_said() -> Result<()> {
     Ok(())
 }
 
-/// The backends that answer these users.
 async fn of_users(site: &Site, count: u16) -> Result<Vec<String>> {
     let mut backends = Vec::new();
     for user in 0..count {
@@ -70,7 +68,7 @@ async fn of_users(site: &Site, count: u16) -> Result<Vec<String>> {
     Ok(backends)
 }
 
-/// The client's own value is meant, so it is hashed, and nothing is sent.
+/// The client's own value is hashed, and nothing is sent.
 #[tokio::test]
 async fn a_header_is_hashed() -> Result<()> {
     let object = sticky_by(&json!({"header": {"name": "X-User"}}));
@@ -78,7 +76,6 @@ async fn a_header_is_hashed() -> Result<()> {
     let first = of_users(&site, 200).await?;
     assert_eq!(different(&first), 5);
     assert_eq!(of_users(&site, 200).await?, first);
-    // The header alone counts, not who sends it.
     for number in 1..=10 {
         let request = site.get("/")?.header("x-user", "user-0").from(client(number));
         assert_eq!(backend(&request.send().await?)?, first[0]);
@@ -96,7 +93,7 @@ async fn a_header_is_hashed() -> Result<()> {
     Ok(())
 }
 
-/// Of five backends, a ring of hashes moves one in seven clients of the others.
+/// Of five backends, a ring of hashes moves one in seven of the other clients.
 #[tokio::test]
 async fn when_a_backend_goes_most_others_stay() -> Result<()> {
     const USERS: u16 = 1_000;

@@ -1,12 +1,10 @@
-//! TLS of hosts: versions, and which host gets which certificate.
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::hellos::{Hello, Said, V1_1, V1_2, V1_3};
 use super::*;
 
-/// A Secret with a certificate for these hosts, and its authority in PEM.
+/// Its Secret, and its authority in PEM.
 pub(super) fn certificate(name: &str, hosts: &[&str]) -> Result<(Value, String)> {
     let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
     let made = rcgen::generate_simple_self_signed(hosts)?;
@@ -24,7 +22,6 @@ pub(super) fn certificate(name: &str, hosts: &[&str]) -> Result<(Value, String)>
     Ok((secret, chain))
 }
 
-/// A root for [`HOST`] with the certificate `cert`, and with these fields of `tls`.
 pub(super) fn secure_root(tls: &Value, routes: &Value) -> Value {
     let mut tls = tls.clone();
     tls["secretName"] = "cert".into();
@@ -34,7 +31,7 @@ pub(super) fn secure_root(tls: &Value, routes: &Value) -> Value {
     )
 }
 
-/// A host whose object, and whose configuration, ask for these versions at least.
+/// A host for which object and configuration ask for these minimum versions.
 async fn site(object: &Value, contour: &Value) -> Result<Site> {
     let (secret, _) = certificate("cert", &[HOST])?;
     let routes = json!([{"match": "/", "services": [plain("web")]}]);
@@ -48,7 +45,7 @@ async fn said(site: &Site, version: u16, name: Option<&str>) -> Result<Said> {
 
 #[tokio::test]
 async fn tls_1_2_and_1_3_are_spoken_and_1_1_is_refused() -> Result<()> {
-    // What an object asks for below the configuration's minimum does not count.
+    // A minimum below the configuration's does not count.
     for object in [
         json!({}),
         json!({"minimumProtocolVersion": "1.1"}),
@@ -88,7 +85,7 @@ async fn tls_1_3_can_be_the_least() -> Result<()> {
     Ok(())
 }
 
-/// Who lowers the minimum to that of Contour speaks 1.1 as well.
+/// With the minimum lowered to Contour's, 1.1 is spoken, too.
 #[tokio::test]
 async fn tls_1_1_is_a_matter_of_the_configuration() -> Result<()> {
     let lowered = json!({"minimumProtocolVersion": "1.1"});
@@ -119,7 +116,7 @@ async fn an_unknown_server_name_is_closed_upon() -> Result<()> {
     Ok(())
 }
 
-/// Two roots with a certificate each: by the server name, and no host is served under another one's.
+/// By the server name; no host is served under another one's.
 #[tokio::test]
 async fn each_host_has_its_own_certificate_and_routes() -> Result<()> {
     const OTHER: &str = "blog.example.com";

@@ -1,5 +1,3 @@
-//! Weights, and sessions of several services.
-
 use super::*;
 
 fn split(old: u32, new: u32) -> Value {
@@ -22,7 +20,6 @@ async fn new_clients_are_met_by_weight() -> Result<()> {
     Ok(())
 }
 
-/// Where nobody says a weight, all services are equal.
 #[tokio::test]
 async fn without_weights_services_are_equal() -> Result<()> {
     for object in [
@@ -37,7 +34,6 @@ async fn without_weights_services_are_equal() -> Result<()> {
     Ok(())
 }
 
-/// The weight of a single service does not count.
 #[tokio::test]
 async fn one_service_needs_no_weight() -> Result<()> {
     let service = json!({"name": "old", "port": 80, "weight": 0});
@@ -46,7 +42,7 @@ async fn one_service_needs_no_weight() -> Result<()> {
     Ok(())
 }
 
-/// The design of Contour promises this; Contour's weights chose anew with every request.
+/// Contour's design promises this; its weights chose again with every request.
 #[tokio::test]
 async fn who_has_a_session_stays_whatever_the_weights() -> Result<()> {
     let site = Site::start(services()?, &[split(90, 10)]).await?;
@@ -68,7 +64,7 @@ async fn who_has_a_session_stays_whatever_the_weights() -> Result<()> {
     }
     assert_eq!(shares(&site.met("/", 50).await?), [("new", 50)].into());
 
-    // The other way round, nobody new comes there either.
+    // Conversely, no new client goes there either.
     let site = site.change(&[split(100, 0)]).await?;
     for (visitor, backend) in &mut visitors {
         let mut visitor = moved(&site, visitor)?;
@@ -78,7 +74,7 @@ async fn who_has_a_session_stays_whatever_the_weights() -> Result<()> {
     Ok(())
 }
 
-/// Nor does a changed health check, or another name of the root.
+/// Neither does a changed health check, or another name of the root.
 #[tokio::test]
 async fn a_canary_behind_the_first_service_ends_nothing() -> Result<()> {
     let alone = root(&json!([{"match": "/", "services": [sticky("old")]}]));

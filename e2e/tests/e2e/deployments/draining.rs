@@ -4,8 +4,7 @@ use anyhow::{Context, Result, ensure};
 use limpet_e2e::{Carrier, Config, Crowd, Envoy, Site, poll};
 use serde_json::json;
 
-/// Changes the health that the control plane reports for these backends, and waits until no worker sends them new
-/// sessions.
+/// Reports this health of backends, and waits until no worker sends them new sessions.
 async fn take_out(site: &mut Site, names: &[&str], status: &str) -> Result<()> {
     let out: Vec<_> = site.backends.iter().filter(|b| names.contains(&b.name())).collect();
     site.envoy.update(|config| {
@@ -43,7 +42,6 @@ async fn draining_backends_keep_their_sessions_and_get_no_new_ones() -> Result<(
     Ok(())
 }
 
-/// A draining backend is better than none.
 #[tokio::test]
 async fn new_sessions_go_to_draining_backends_if_no_others_are_left() -> Result<()> {
     let mut site = Site::start(Config::load("draining.yaml")?).await?;
@@ -72,7 +70,6 @@ enum Session {
     Fails,
 }
 
-/// What happens from now on to a session with this token.
 async fn session(carrier: Carrier, envoy: &Envoy, token: &str, backend: &str) -> Result<Session> {
     let mut seen = Vec::new();
     for _ in 0..6 {
@@ -90,8 +87,7 @@ async fn session(carrier: Carrier, envoy: &Envoy, token: &str, backend: &str) ->
     Ok(seen[0])
 }
 
-/// Each health that the control plane can report, and what happens to sessions: with a policy that is not strict, and
-/// with one that is.
+/// Each status that the control plane can report, with a strict policy and one that is not.
 #[tokio::test]
 async fn each_reported_health_affects_sessions_as_configured() -> Result<()> {
     for strict in [false, true] {
@@ -104,7 +100,7 @@ async fn each_reported_health_affects_sessions_as_configured() -> Result<()> {
             let first = site.envoy.get(&carrier.path()).send().await?;
             let token = carrier.token(&first).context("no token")?;
             let backend = first.backend().context("no backend")?;
-            // Each status differs from the one before, so that its effect can be seen.
+            // Each status differs from the one before, so that its effect shows.
             for (status, balanced, kept) in [
                 ("UNHEALTHY", Session::Moves, Session::Fails),
                 ("DRAINING", Session::Stays, Session::Stays),
@@ -155,7 +151,7 @@ async fn a_draining_and_unhealthy_backend_loses_its_sessions() -> Result<()> {
     Ok(())
 }
 
-/// This shows why `draining.yaml` lists the statuses with which sessions continue.
+/// The reason why `draining.yaml` lists the statuses with which sessions continue.
 #[tokio::test]
 async fn draining_moves_sessions_unless_the_cluster_allows_it() -> Result<()> {
     let without = json!({"common_lb_config": {"override_host_status": null}});

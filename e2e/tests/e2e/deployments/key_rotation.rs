@@ -1,4 +1,4 @@
-//! A key rotation while clients use two Envoys in turn. One of the Envoys is always a phase ahead.
+//! A key rotation while clients use two Envoys in turn, one of which is a phase ahead.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -9,11 +9,9 @@ use serde_json::{Value, json};
 
 use crate::keys::keys_without_loss;
 
-/// The phase in which the old key is retiring.
 const RETIRING: usize = 3;
 
-/// The filter's configuration before the rotation, in the three phases of `docs/reference/configuration.md`, and after
-/// it.
+/// Before the rotation, in the three phases of `docs/reference/configuration.md`, and after it.
 fn filter(phase: usize) -> Value {
     let key = |id: u8, state| json!({"id": id, "env": format!("LIMPET_KEY_{id}"), "state": state});
     // Cache-Control differs between a phase and the one before it.
@@ -39,7 +37,7 @@ async fn advance(envoy: &mut Envoy, phase: usize) -> Result<()> {
         .await
 }
 
-/// Checks that a token is replaced when its key retires, and not before.
+/// Checks that tokens are replaced no sooner than their key retires.
 fn none_renewed_before(journey: &Journey, retiring: Instant) -> Result<()> {
     let renewed_early = journey.tokens().iter().skip(1).any(|visit| visit.ended < retiring);
     ensure!(!renewed_early, "a token was replaced before its key retired");
@@ -62,7 +60,6 @@ async fn a_rotation_loses_no_session_and_rewrites_each_token_once() -> Result<()
             retiring = Some(Instant::now());
         }
         advance(&mut envoys[0], phase).await?;
-        // Some sessions begin while the Envoys are in different phases, some at each Envoy.
         crowd.grow(12, &Carrier::ALL, &addresses).await?;
         crowd.rounds(4).await?;
         advance(&mut envoys[1], phase).await?;
@@ -70,7 +67,7 @@ async fn a_rotation_loses_no_session_and_rewrites_each_token_once() -> Result<()
     }
     let retiring = retiring.context("no key retired")?;
     let journeys = crowd.leave().await;
-    // Tokens were under the old key and then replaced, or under the new one from the beginning.
+    // Tokens were replaced, or under the new key from the beginning.
     assert_eq!(keys_without_loss(&journeys)?, BTreeSet::from([vec![1, 2], vec![2]]));
     for journey in &journeys.0 {
         none_renewed_before(journey, retiring)?;

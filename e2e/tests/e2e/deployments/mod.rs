@@ -1,5 +1,5 @@
-//! What deployments do to sessions: backends drain, fail and are replaced, Envoys restart and reload, keys change. The
-//! tests run under load; where it makes a difference, with sessions in cookies and in headers.
+//! Backends drain, fail and are replaced, Envoys restart and reload, keys change. The tests run under load; where it
+//! makes a difference, with sessions in cookies and in headers.
 
 mod draining;
 mod key_rotation;
@@ -15,7 +15,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use limpet_e2e::{Backend, Crowd, Journey, poll};
 
-/// Waits until a backend that was taken out gets no more requests, then stops it, as a pod's preStop hook does.
+/// Waits until a removed backend gets no requests, then stops it.
 async fn retire(backend: &mut Backend, crowd: &Crowd) -> Result<()> {
     poll::patiently("a backend to get no more requests", async {
         loop {
@@ -31,8 +31,8 @@ async fn retire(backend: &mut Backend, crowd: &Crowd) -> Result<()> {
     Ok(())
 }
 
-/// Checks that a session moved only when its backend had been taken out, that each move, and nothing else, brought a
-/// new token, and that its last backend still exists. Returns how often it moved.
+/// Checks that a session moved only from removed backends, that each move, and nothing else, brought a new token, and
+/// that its last backend exists. Returns the number of moves.
 fn moved_only_where_it_had_to(journey: &Journey, taken_out: &BTreeMap<String, Instant>) -> Result<usize> {
     let mut with_token = vec![journey.visits[0].begun];
     let mut left = Vec::new();

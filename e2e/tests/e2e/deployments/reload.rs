@@ -1,11 +1,9 @@
-//! Everything that Envoy discovers is replaced while it serves: the filter (ECDS), the routes (RDS), the listener
-//! (LDS).
+//! The filter (ECDS), the routes (RDS) and the listener (LDS) are replaced while Envoy serves.
 
 use anyhow::{Result, ensure};
 use limpet_e2e::{Carrier, Config, Crowd, Envoy, Site, filter_with_both};
 use serde_json::json;
 
-/// A configuration that differs in every part from that of another number.
 fn numbered(config: Config, number: u32) -> Config {
     let headers = json!([{"header": {"key": "x-routes", "value": number.to_string()}}]);
     config
@@ -26,7 +24,6 @@ async fn until_reloaded(envoy: &Envoy, number: u32) -> Result<()> {
     envoy.until_stat(filter, u64::from(number)).await
 }
 
-/// Waits until the connections of replaced listeners have ended.
 async fn until_drained(envoy: &Envoy) -> Result<()> {
     for draining in ["total_filter_chains_draining", "total_listeners_draining"] {
         envoy.until_stat(&format!("listener_manager.{draining}"), 0).await?;
@@ -46,7 +43,7 @@ async fn reloads_fail_no_request_and_move_no_session() -> Result<()> {
     for number in 2..=4 {
         envoy.update(|config| numbered(config, number))?;
         until_reloaded(&envoy, number).await?;
-        // A change outside of its filter chains makes it another listener, which takes over the sockets.
+        // A change outside its filter chains makes another listener, which takes over the sockets.
         let buffers = json!({"per_connection_buffer_limit_bytes": 100_000 + number});
         envoy.update(|config| config.change_listener(&buffers))?;
         envoy

@@ -1,4 +1,4 @@
-//! Envoy restarts. Sessions are in their tokens, so they survive the process.
+//! Sessions are in their tokens, so they survive a restart of Envoy.
 
 use std::time::Instant;
 
@@ -33,7 +33,7 @@ async fn sessions_continue_after_a_crash() -> Result<()> {
         visits().any(|visit| visit.answer.is_err()),
         "no request failed during the crash"
     );
-    // The new process issued no token: it honoured those of the old one.
+    // The new process issued no token: it honoured the old ones.
     let issued = envoy.stats("limpet.*issued").await?;
     ensure!(
         !issued.is_empty() && issued.values().all(|count| *count == 0),

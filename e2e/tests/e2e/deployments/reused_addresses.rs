@@ -1,5 +1,4 @@
-//! A pod dies, and a new one gets its address. The control plane tells the filter when the address changed its owner (a
-//! fence), before it gives the address back to Envoy.
+//! A new pod gets a dead pod's address. A fence from the control plane precedes the address's return to Envoy.
 
 use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -10,7 +9,7 @@ use serde_json::json;
 
 use super::{moved_only_where_it_had_to, retire};
 
-/// A session whose client sends no requests while the address changes its owner.
+/// Its client sends no requests while the address changes its owner.
 struct PausedSession {
     carrier: Carrier,
     token: String,
@@ -32,7 +31,6 @@ impl PausedSession {
         request.send().await
     }
 
-    /// Checks that the session continues at its backend.
     async fn stays(&self, envoy: &Envoy) -> Result<()> {
         let answer = self.visit(envoy).await?;
         ensure!(answer.backend() == Some(&*self.backend) && self.carrier.token(&answer).is_none());

@@ -51,7 +51,7 @@ async fn replacing_backends_one_by_one_fails_no_request() -> Result<()> {
     Ok(())
 }
 
-/// No backend drains: the new ones replace the old ones in one change.
+/// No backend drains: one change replaces all.
 #[tokio::test]
 async fn replacing_all_backends_at_once_fails_no_request() -> Result<()> {
     let old = generation("old")?;

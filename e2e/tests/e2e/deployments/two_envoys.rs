@@ -1,4 +1,4 @@
-//! Two Envoys in front of the same backends, with the same keyring, serve the same sessions.
+//! Two Envoys with the same backends and keyring serve the same sessions.
 
 use anyhow::Result;
 use limpet_e2e::{Backend, Build, Carrier, Config, Crowd, Envoy};
@@ -18,7 +18,6 @@ async fn sessions_go_on_at_either(builds: [Build; 2]) -> Result<()> {
     let journeys = crowd.leave().await;
     journeys.none_failed()?;
     journeys.none_moved()?;
-    // Sessions have begun at both Envoys.
     for envoy in &envoys {
         let issued = envoy.stats("limpet.*issued$").await?;
         assert!(issued.values().sum::<u64>() >= 6, "{issued:?}");

@@ -1,13 +1,10 @@
-//! Backends that drain, stop, and leave their addresses to others.
-
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use limpet_e2e::{Answer, Backend, Config, Envoy, Site, filter_with, poll};
 use serde_json::{Value, json};
 
-/// A site of `draining.yaml` with a session whose backend drained and was then removed. Returns the backend's name and
-/// the session's cookie.
+/// A site of `draining.yaml` with a session whose backend drained and was removed. Returns its name and the cookie.
 async fn site_without(policy: &Value) -> Result<(Site, String, String)> {
     let mut config = Config::load("draining.yaml")?.policy(policy);
     if policy["strict"] == true {
@@ -66,7 +63,7 @@ async fn check_16_a_draining_backend_keeps_its_sessions() -> Result<()> {
             let answer = site.envoy.get("/").cookie(&pair).send().await?;
             anyhow::Ok((answer.status, answer.set_cookies().len()))
         };
-        // Some workers may not know yet that the backend is gone: their connections fail.
+        // Connections of workers that still have the backend fail.
         let fails = async || (visit().await.ok()? == (status, 0)).then_some(());
         poll::until("the session to fail as configured", fails).await?;
         for _ in 0..10 {
@@ -86,7 +83,7 @@ async fn fenced(envoy: &Envoy) -> Option<u64> {
     envoy.metric("web.refused.fenced").await.ok()
 }
 
-/// A fence does that: it says since when an address has its present owner.
+/// A fence says since when an address has its present owner.
 #[tokio::test]
 async fn check_20_a_new_pod_does_not_get_a_dead_pods_sessions() -> Result<()> {
     let mut site = Site::start(Config::load("ecds.yaml")?).await?;
@@ -114,13 +111,13 @@ async fn check_20_a_new_pod_does_not_get_a_dead_pods_sessions() -> Result<()> {
             answer.set_cookie("limpet-session")?;
         }
         let all = fenced(&site.envoy).await? == before + 20;
-        // A clock that is corrected meanwhile does not begin before the fence.
+        // A corrected clock does not begin before the fence.
         (all && unix_seconds().ok()? > not_before).then_some(())
     })
     .await?;
 
     let before = fenced(&site.envoy).await;
-    // A connection that fails moves a session as well.
+    // A failed connection moves a session, too.
     poll::until("a session to stay at the new pod", async || {
         let begun = site.envoy.get("/").send().await.ok()?;
         let of_new = begun.set_cookie("limpet-session")?.pair();

@@ -1,4 +1,4 @@
-//! Sessions in cookies: how long they last, which requests have them, and what happens to the application's cookies.
+//! How long cookie sessions last, which requests have them, and the application's own cookies.
 
 use std::time::{Duration, Instant};
 
@@ -7,13 +7,12 @@ use hyper::header::HeaderValue;
 use limpet_e2e::{Answering, Backend, Config, Envoy, Request, SetCookie, Site, filter_with, poll};
 use serde_json::json;
 
-/// The cookie `session` of a new client at this path.
 async fn first_cookie(envoy: &Envoy, path: &str) -> Result<SetCookie> {
     let first = envoy.get(path).send().await?;
     first.set_cookie("limpet-session").context("no cookie")
 }
 
-/// The end is in the token, so every Envoy can tell it.
+/// The token has the end, so every Envoy knows it.
 #[tokio::test]
 async fn check_06_a_session_cookies_token_limits_its_lifespan() -> Result<()> {
     let policy = json!({"cookie": {"name": "limpet-session"}, "absoluteTimeout": "3s"});
@@ -45,7 +44,7 @@ async fn check_06_a_session_cookies_token_limits_its_lifespan() -> Result<()> {
     Ok(())
 }
 
-/// The timeout is absolute: a token that is reissued because of `idleTimeout` ends when the first one would have ended.
+/// A token reissued because of `idleTimeout` ends when the first one would have.
 #[tokio::test]
 async fn check_07_a_permanent_cookie_lasts_for_the_absolute_timeout() -> Result<()> {
     let cookie = json!({"name": "limpet-session", "lifetimeType": "Permanent"});
@@ -73,8 +72,7 @@ async fn check_07_a_permanent_cookie_lasts_for_the_absolute_timeout() -> Result<
     Ok(())
 }
 
-/// The path is `/` since release 1.6 of the API. A path derived from a rule's match, as in the older text, can be
-/// configured.
+/// The path is `/` since release 1.6 of the API. A rule's path, as in the older text, can be configured.
 #[tokio::test]
 async fn check_08_the_cookies_path_is_the_configured_one() -> Result<()> {
     for (cookie, path) in [
@@ -90,7 +88,7 @@ async fn check_08_the_cookies_path_is_the_configured_one() -> Result<()> {
     Ok(())
 }
 
-/// The application's cookies are unchanged, whatever is between them, and also in several fields over HTTP/2.
+/// The application's cookies are unchanged, also in several fields over HTTP/2.
 #[tokio::test]
 async fn check_10_multiple_cookies_are_handled() -> Result<()> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;
@@ -116,7 +114,7 @@ async fn check_10_multiple_cookies_are_handled() -> Result<()> {
     Ok(())
 }
 
-/// Byte for byte and in order: on a route with a session, which adds its own cookie, and on one without.
+/// Byte for byte and in order, on a route with a session and on one without.
 #[tokio::test]
 async fn check_11_a_backends_set_cookie_is_forwarded_unchanged() -> Result<()> {
     let fields = [
@@ -141,8 +139,7 @@ async fn check_11_a_backends_set_cookie_is_forwarded_unchanged() -> Result<()> {
     Ok(())
 }
 
-/// A session that is idle for less than the timeout survives. One that is idle for more than 1.1 times the timeout does
-/// not.
+/// A session survives when idle for less than the timeout, but not for more than 1.1 times it.
 #[tokio::test]
 async fn check_22_a_session_that_was_idle_for_too_long_is_invalid() -> Result<()> {
     let survives = async {

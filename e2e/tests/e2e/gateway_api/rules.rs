@@ -11,7 +11,7 @@ use crate::splits::per_scope::two_rules;
 use crate::splits::rule::{Rule, routes};
 use crate::splits::site::split;
 
-/// A rule with the two services of `split.yaml`: backends a and b are the first service's, c is the second's.
+/// Backends a and b of `split.yaml` are the first service's, c is the second's.
 fn rule(prefix: &str, session: &str, weights: [u32; 2]) -> Rule {
     let named = json!({"response_headers_to_add": [{"header": {"key": "x-rule", "value": session}}]});
     Rule::new(prefix, session)
@@ -19,8 +19,8 @@ fn rule(prefix: &str, session: &str, weights: [u32; 2]) -> Rule {
         .modified("shop-v2", weights[1], &named)
 }
 
-/// The GEP's example: a client of `/a` is at the first service, and `/b` leads only to the second one. The same holds
-/// if both rules have the same name.
+/// The GEP's example: a client of `/a` is at the first service, and `/b` leads to the second one, even if both rules
+/// have the same name.
 #[tokio::test]
 async fn check_03_rules_of_one_service_do_not_share_sessions() -> Result<()> {
     for names in [["session-a", "session-b"], ["limpet-session"; 2]] {
@@ -47,8 +47,7 @@ async fn check_03_rules_of_one_service_do_not_share_sessions() -> Result<()> {
     Ok(())
 }
 
-/// 50 browsers begin both rules' sessions at the same time, then use both at the same time and in turn. Each has one
-/// backend on `/a` and one on `/b`.
+/// 50 browsers begin and use both rules' sessions at the same time. Each has one backend on `/a` and one on `/b`.
 #[tokio::test]
 async fn check_04_nor_if_the_session_is_attached_to_the_service() -> Result<()> {
     let site = Site::start(two_rules(true)?).await?;
@@ -65,7 +64,6 @@ async fn check_04_nor_if_the_session_is_attached_to_the_service() -> Result<()> 
     Ok(())
 }
 
-/// The backends of a browser's two sessions.
 async fn walk(mut browser: Visitor) -> Result<[String; 2]> {
     let mut beside = browser.clone();
     let (a, b) = tokio::try_join!(browser.get("/a"), beside.get("/b"))?;
@@ -120,8 +118,8 @@ async fn check_05_a_session_stays_on_its_service_at_weight_0() -> Result<()> {
     Ok(())
 }
 
-/// The control plane names sessions; `perScope` derives a name for each rule. The names survive a restart of Envoy with
-/// the rules in another order.
+/// The control plane names sessions; `perScope` derives a name for each rule. Names survive a restart with the rules in
+/// another order.
 #[tokio::test]
 async fn check_09_generated_names_differ_by_rule_and_are_stable() -> Result<()> {
     let Site { backends, envoy } = Site::start(two_rules(true)?).await?;
@@ -152,7 +150,7 @@ async fn check_09_generated_names_differ_by_rule_and_are_stable() -> Result<()> 
 }
 
 /// The first of the three behaviours that the GEP permits: "Apply session persistence configured in `BackendLBPolicy`
-/// to `servicev1` and `servicev2` equally". A session belongs to its rule, so it stays on whichever service it begins.
+/// to `servicev1` and `servicev2` equally". A session stays on whichever service it begins.
 #[tokio::test]
 async fn check_13_a_policy_on_some_backends_is_applied_to_all_equally() -> Result<()> {
     let policies = json!({"of-shop-v1": {"cookie": {"name": "limpet-session"}}});
@@ -176,7 +174,7 @@ async fn check_13_a_policy_on_some_backends_is_applied_to_all_equally() -> Resul
     Ok(())
 }
 
-/// The rule that a request matches answers it, whatever session the request brings.
+/// The matching rule answers, whatever session the request brings.
 #[tokio::test]
 async fn check_18_sessions_do_not_impact_route_matching() -> Result<()> {
     let policies = json!({"web": {"cookie": {"name": "limpet-session"}}});

@@ -1,4 +1,4 @@
-//! Tokens used in the wrong place, what tokens show, and tokens in a header.
+//! Tokens in the wrong place, what tokens show, and tokens in a header.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -26,8 +26,8 @@ async fn check_21_bad_tokens_fall_back_and_show_nothing() -> Result<()> {
     Ok(())
 }
 
-/// Tokens with flipped bits, cut tokens, tokens of another rule, of an unknown key, from the future, replayed after
-/// expiry or fence, and addresses instead of tokens.
+/// Flipped bits, cut tokens, another rule, an unknown key, the future, replays after expiry or fence, and addresses
+/// instead of tokens.
 async fn each_kind_is_counted_by_its_reason() -> Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let site = Site::start(config(now.as_secs())?).await?;
@@ -65,7 +65,7 @@ async fn each_kind_is_counted_by_its_reason() -> Result<()> {
     Ok(())
 }
 
-/// Whether a token shows the IP address of its backend. All backends are at 127.0.0.1.
+/// All backends are at 127.0.0.1.
 fn shows_the_address(token: &str) -> Result<bool> {
     let bytes = BASE64_URL_SAFE_NO_PAD.decode(token)?;
     let text = String::from_utf8_lossy(&bytes);
@@ -73,7 +73,7 @@ fn shows_the_address(token: &str) -> Result<bool> {
     Ok(there || token.contains("127.0.0.1") || text.contains("127.0.0.1"))
 }
 
-/// Shows that the search finds an address in a token that contains one.
+/// Shows that the search finds an address.
 async fn signed_tokens_show_the_address() -> Result<()> {
     let site = Site::with_policy(&json!({"cookie": {"name": "limpet-session"}, "token": "signed"})).await?;
     let first = site.envoy.get("/").send().await?;
@@ -82,7 +82,7 @@ async fn signed_tokens_show_the_address() -> Result<()> {
     Ok(())
 }
 
-/// Two hosts whose rules have the same name and the same policy.
+/// Two hosts whose rules have the same name and policy.
 async fn rules_of_different_hosts() -> Result<()> {
     let host = |name: &str| {
         let session = format!("web/{name}");
@@ -135,7 +135,7 @@ async fn check_23_sessions_in_a_header() -> Result<()> {
         }
     }
 
-    // The same session over gRPC, WebSockets and server-sent events, several times each.
+    // The same session over gRPC, WebSockets and server-sent events.
     let mut session = Session::new(Carrier::Header);
     session.answered(&first.headers)?;
     let mut client = EchoClient::connect(at).await?;
@@ -148,13 +148,11 @@ async fn check_23_sessions_in_a_header() -> Result<()> {
         socket.echo("hello").await?;
         socket.close().await?;
 
-        // Cut off after two events.
         events.connected(session.open(events.request(2)).await?);
         assert_eq!(events.rest().await?, [session.backend(); 2]);
     }
     assert_eq!(session.continued, 12);
 
-    // Each protocol can also begin a session.
     say(&mut client, &mut Session::new(Carrier::Header), "hello").await?;
     Socket::open(at, &mut Session::new(Carrier::Header)).await?;
     Session::new(Carrier::Header)

@@ -1,4 +1,4 @@
-//! Forged tokens: made with the right key for another place or time, or without the key.
+//! Forged tokens: with the right key for another place or time, or without the key.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -12,16 +12,16 @@ use limpet_e2e::{Answer, Envoy, OTHER_KEY, Request, TEST_KEY};
 
 use limpet_fuzz::Random;
 
-/// An address that belongs to another backend by now.
+/// Belongs to another backend by now.
 pub(crate) const FENCED: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The header that tells the tokens that travel in the query.
+/// Tells the tokens that travel in the query.
 pub(crate) const TELL: &str = "x-told";
 
-/// A policy, whose name is also that of its only route and scope, and its carrier.
+/// A policy, whose name is also its only route's and scope's, and its carrier.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Session {
     pub(crate) policy: &'static str,
@@ -53,7 +53,6 @@ impl Session {
         SESSIONS[(at.unwrap_or_default() + 1) % SESSIONS.len()]
     }
 
-    /// A request with this token.
     pub(crate) fn bring(self, token: &[u8], envoy: &Envoy) -> Request {
         let path = format!("/{}", self.policy);
         match self.mode {
@@ -63,7 +62,6 @@ impl Session {
         }
     }
 
-    /// The token in an answer.
     pub(crate) fn token(self, answer: &Answer) -> Option<String> {
         match self.mode {
             CarrierMode::Query => answer.header(TELL).map(str::to_owned),
@@ -80,7 +78,6 @@ impl Session {
     }
 }
 
-/// A token as the value of a parameter.
 fn escaped(token: &[u8]) -> String {
     let byte = |byte: &u8| {
         if byte.is_ascii_alphanumeric() {
@@ -92,13 +89,12 @@ fn escaped(token: &[u8]) -> String {
     token.iter().map(byte).collect()
 }
 
-/// Makes tokens, good and bad ones. Random parts are the same in every run.
+/// Random parts are the same in every run.
 pub(crate) struct Forger {
-    /// Makes good tokens.
     own: Realm,
-    /// Makes tokens for another rule, another mode, another name, and all of these.
+    /// Of another rule, another mode, another name, and all of these.
     moved: [Realm; 4],
-    /// Makes tokens with the forger's own key: under another id, and under the good key's id.
+    /// With the forger's own key: under another id, and under the good key's id.
     stranger: Realm,
     impostor: Realm,
     host: SocketAddr,
@@ -130,7 +126,7 @@ impl Forger {
         [(); N].map(|()| self.random.byte())
     }
 
-    /// The claims of a token for this host, whose session began, and was last seen, this long ago.
+    /// A session at this host that began, and was last seen, this long ago.
     fn claims(&self, host: SocketAddr, began: Duration, seen: Duration) -> Claims {
         let at = |ago: Duration| Timestamp::from_unix(self.now.saturating_sub(ago));
         Claims {
@@ -141,7 +137,6 @@ impl Forger {
         }
     }
 
-    /// The claims of a session that began a while ago and is in use.
     fn fresh(&self) -> Claims {
         self.claims(self.host, MINUTE, Duration::ZERO)
     }
@@ -156,13 +151,11 @@ impl Forger {
         realm(self).seal(form, &claims, nonce)
     }
 
-    /// A good token.
     pub(crate) fn honest(&mut self) -> String {
         let fresh = self.fresh();
         self.seal(|forger| &forger.own, fresh)
     }
 
-    /// A bad token, and the reason for which it must be refused.
     pub(crate) fn forge(&mut self, kind: Forgery, number: usize) -> Result<(Vec<u8>, Refusal)> {
         let fresh = self.fresh();
         let moment = Duration::from_millis(number as u64);
@@ -184,7 +177,7 @@ impl Forger {
                 let refusal = match bit {
                     1..8 => Refusal::Malformed,
                     8..16 => Refusal::UnknownKey,
-                    // Bit 0 of a token tells sealed from signed.
+                    // Bit 0 of a token: sealed or signed.
                     _ => Refusal::BadSignature,
                 };
                 (BASE64_URL_SAFE_NO_PAD.encode(bytes), refusal)
@@ -240,7 +233,6 @@ impl Forger {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Forgery {
-    /// Random bytes, which are not UTF-8.
     Noise,
     MadeUp,
     BitFlipped,

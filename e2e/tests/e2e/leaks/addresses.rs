@@ -1,11 +1,10 @@
-//! With sealed tokens, nothing that a client or a backend receives contains a backend's address.
+//! With sealed tokens, clients and backends receive no backend's address.
 
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::leaks::Leaks;
 use limpet_e2e::{Answer, Backend, Carrier, Config, Envoy, Request};
 use serde_json::{Value, json};
 
-/// Backends at addresses that appear nowhere else.
 fn backends() -> Result<[Backend; 3]> {
     let start = |name, address: &str| Backend::start_at(name, address.parse()?);
     Ok([
@@ -22,7 +21,6 @@ fn leaks(backends: &[Backend]) -> Leaks {
     })
 }
 
-/// The answer, and the headers of the request that the backend got.
 fn everything(answer: &Answer) -> Vec<u8> {
     let mut all = Vec::new();
     for (name, value) in &answer.headers {
@@ -75,7 +73,7 @@ async fn no_cookie_or_header_tells_a_backends_address() -> Result<()> {
     Ok(())
 }
 
-/// The same search finds the address in a signed token, which is not sealed.
+/// The search finds the address in a signed token.
 #[tokio::test]
 async fn the_address_in_a_token_that_is_not_sealed_is_found() -> Result<()> {
     let (leaks, seen) = live(&json!({"token": "signed"})).await?;
@@ -84,7 +82,7 @@ async fn the_address_in_a_token_that_is_not_sealed_is_found() -> Result<()> {
     Ok(())
 }
 
-/// The search also finds the address in the cookie of Envoy's own sessions.
+/// The search finds the address in Envoy's own cookie.
 #[tokio::test]
 async fn the_address_in_envoys_own_cookie_is_found() -> Result<()> {
     let backends = backends()?;

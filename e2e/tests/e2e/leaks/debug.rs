@@ -1,5 +1,3 @@
-//! Debug output of all types that hold a key.
-
 use std::fmt::Debug;
 
 use anyhow::{Context, Result, ensure};
@@ -17,7 +15,6 @@ fn shown(value: &impl Debug) -> String {
     format!("{value:?}\n{value:#?}\n{value:x?}\n{value:X?}\n")
 }
 
-/// 32 random bytes in base64, from the `limpet` command.
 fn random() -> Result<String> {
     let output = tools::run_limpet(&["keys", "generate"], &[])?;
     Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())

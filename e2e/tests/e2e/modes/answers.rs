@@ -1,5 +1,3 @@
-//! Answers of every kind: of backends, and of Envoy itself.
-
 use anyhow::{Context, Result};
 use hyper::Method;
 use limpet_e2e::{Answering, Site};
@@ -7,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 
-/// Whatever the method and the status: the session that the application sets gets a token.
+/// Whatever the method and the status.
 #[tokio::test]
 async fn every_answer_that_sets_a_session_gets_a_token() -> Result<()> {
     let site = Site::start(every_mode(&json!({}))?).await?;
@@ -48,7 +46,7 @@ async fn every_answer_that_sets_a_session_gets_a_token() -> Result<()> {
     Ok(())
 }
 
-/// Envoy's own replies get no token, because no backend gave them, even if they set the application's session.
+/// Envoy's own replies get no token, even if they set the application's session.
 #[tokio::test]
 async fn envoys_own_replies_do_not_change() -> Result<()> {
     let own = [("set-cookie", "JSESSIONID=abc; Path=/"), (HEADER, "abc")];
@@ -78,7 +76,7 @@ async fn envoys_own_replies_do_not_change() -> Result<()> {
             }
         });
     let mut site = Site::start(config).await?;
-    // If a backend answers, a session that the route adds gets a token like one that the backend sets.
+    // In a backend's answer, a session that the route adds gets a token, too.
     for mode in Mode::ALL {
         let answer = site.envoy.get(&mode.path()).send().await?;
         let kept = mode.set_by(&answer).context("nothing was set")?;
@@ -91,7 +89,7 @@ async fn envoys_own_replies_do_not_change() -> Result<()> {
         for (path, status) in [("/direct", 200), ("/redirect", 301), ("", 503)] {
             let answer = site.envoy.get(&format!("{path}{}", mode.path())).send().await?;
             assert_eq!((answer.status, answer.backend()), (status, None), "{mode:?} {path}");
-            // Envoy adds a route's fields only to replies of that route.
+            // Envoy adds a route's fields only to that route's replies.
             let expected: &[_] = if path.is_empty() { &[] } else { &own };
             for (name, value) in expected {
                 assert_eq!(fields_without(&answer, name, "no token"), [*value], "{mode:?} {path}");
@@ -102,7 +100,7 @@ async fn envoys_own_replies_do_not_change() -> Result<()> {
     Ok(())
 }
 
-/// Browsers ignore cookies in the answer to a preflight. But if the application sets one, it gets a token.
+/// Browsers ignore cookies in the answer to a preflight.
 #[tokio::test]
 async fn a_preflight_begins_a_session_if_the_application_does() -> Result<()> {
     let site = Site::start(every_mode(&json!({}))?).await?;

@@ -1,4 +1,4 @@
-//! Applications that keep sessions in memory, so a session works only at the backend that began it.
+//! Applications with sessions in memory: a session works only at its first backend.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,14 +10,14 @@ use limpet_e2e::{Body, Protocol, Reply, Tasks};
 
 use super::COOKIE;
 
-/// A servlet container. `/shop/login` begins a session with a new id, whatever the client had; `/shop/add` adds an item
-/// to its basket and answers with the number of items; `/shop/logout` ends it; every other path needs no session.
+/// A servlet container. `/shop/login` always begins a session with a new id; `/shop/add` adds an item to its basket and
+/// answers with the number of items; `/shop/logout` ends it; other paths need no session.
 #[derive(Debug, Default)]
 pub(super) struct ServletApplication {
     baskets: Sessions<usize>,
 }
 
-/// A Model Context Protocol server: a POST without a session begins one, DELETE ends it, and everything else needs one.
+/// A Model Context Protocol server: a POST without a session begins one, DELETE ends it, all else needs one.
 #[derive(Debug, Default)]
 pub(super) struct McpServer {
     sessions: Sessions<()>,
@@ -25,7 +25,6 @@ pub(super) struct McpServer {
 
 pub(super) const MCP_SESSION: &str = "mcp-session-id";
 
-/// Sessions by their backend and id.
 #[derive(Debug)]
 struct Sessions<T> {
     known: Mutex<BTreeMap<(String, String), T>>,
@@ -42,7 +41,7 @@ impl<T> Default for Sessions<T> {
 }
 
 impl<T> Sessions<T> {
-    /// Begins a session. Its id looks like those of real applications.
+    /// Its id looks like those of real applications.
     fn begin(&self, backend: &str, content: T) -> String {
         let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
         *begun += 1;
@@ -141,7 +140,7 @@ impl Protocol for McpServer {
     }
 }
 
-/// The value of the session's cookie. If there are several, the first one counts, as in servlet containers.
+/// The first of several counts, as in servlet containers.
 fn own_cookie(headers: &HeaderMap) -> Option<String> {
     let fields: Vec<String> = headers.get_all("cookie").iter().map(latin1).collect();
     let fields = fields.join("; ");

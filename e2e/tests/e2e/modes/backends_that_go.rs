@@ -1,12 +1,10 @@
-//! The backend of a session goes away.
-
 use anyhow::{Context, Result};
 use limpet_e2e::{Config, Site, poll};
 use serde_json::json;
 
 use super::*;
 
-/// The application's value reaches the new backend. The session is balanced until that backend sets a session itself.
+/// The new backend gets the application's value. Load is balanced until it sets a session itself.
 #[tokio::test]
 async fn a_session_moves_when_a_new_backend_sets_its_own() -> Result<()> {
     let mut site = Site::start(every_mode(&json!({}))?).await?;
@@ -50,7 +48,6 @@ async fn a_strict_session_fails_until_its_backend_is_back() -> Result<()> {
     let site = Site::start(config).await?;
     let mut clients = Vec::new();
     for mode in Mode::ALL {
-        // All on one backend, which goes.
         let mut client = Client::new(&site.envoy, mode);
         poll::patiently("a session at backend a", async {
             while client.begin("abc").await?.backend() != Some("a") {
@@ -89,7 +86,7 @@ async fn a_strict_session_fails_until_its_backend_is_back() -> Result<()> {
     Ok(())
 }
 
-/// The route retries refused connections at other hosts, but a strict session is not retried.
+/// The route retries refused connections at other hosts.
 #[tokio::test]
 async fn a_strict_session_is_not_retried_elsewhere() -> Result<()> {
     let mut site = Site::start(every_mode(&json!({"strict": true}))?.strict_routes()).await?;
@@ -107,7 +104,7 @@ async fn a_strict_session_is_not_retried_elsewhere() -> Result<()> {
     Ok(())
 }
 
-/// A draining backend also keeps sessions of these modes, with the configuration that people copy.
+/// With the configuration that people copy.
 #[tokio::test]
 async fn a_draining_backend_keeps_its_sessions() -> Result<()> {
     let mut site = Site::start(Config::load("draining.yaml")?.policy(&Mode::CookiePrefix.policy(&json!({})))).await?;

@@ -1,4 +1,4 @@
-//! Cookies of the application with a token as a prefix of their value.
+//! A token as a prefix of the application's cookie.
 
 use anyhow::{Context, Result};
 use limpet_e2e::{Config, Site};
@@ -10,7 +10,7 @@ fn policy() -> Value {
     Mode::CookiePrefix.policy(&json!({}))
 }
 
-/// A site, the value that a client keeps whose application set `own`, and the name of the client's backend.
+/// A site, what a client keeps whose application set `own`, and its backend's name.
 async fn with_session(config: Config, own: &str) -> Result<(Site, String, String)> {
     let site = Site::start(config.policy(&policy())).await?;
     let mut client = Client::new(&site.envoy, Mode::CookiePrefix);
@@ -18,7 +18,7 @@ async fn with_session(config: Config, own: &str) -> Result<(Site, String, String
     Ok((site, client.token(own)?.to_owned(), backend))
 }
 
-/// Set-Cookie fields that the application sends, and those that the client gets. The clients have no session before.
+/// Set-Cookie fields of the application, and what clients without a session get.
 const ANSWERS: [(&[&str], &[&str]); 15] = [
     (&["JSESSIONID=abc"], &["JSESSIONID=TOKEN~abc"]),
     (
@@ -56,7 +56,7 @@ const ANSWERS: [(&[&str], &[&str]); 15] = [
             "JSESSIONID=z; Max-Age=0",
         ],
     ),
-    // Empty fields mean nothing and are removed.
+    // Empty fields are removed.
     (&["", "a=1", "", "JSESSIONID=x", ""], &["a=1", "JSESSIONID=TOKEN~x"]),
     // A date that is not in one of HTTP's formats.
     (
@@ -96,8 +96,7 @@ async fn the_applications_cookie_gets_a_token_and_loses_nothing() -> Result<()> 
     Ok(())
 }
 
-/// Cookie fields that the client sends, where `TOKEN` stands for its session's token, and those that the application
-/// gets.
+/// Cookie fields of the client, where `TOKEN` is its session's, and those that the application gets.
 const REQUESTS: [(&[&str], &str); 13] = [
     (&["JSESSIONID=TOKEN~abc"], "JSESSIONID=abc"),
     (&["a=1; JSESSIONID=TOKEN~abc; b=2"], "a=1; JSESSIONID=abc; b=2"),
@@ -109,7 +108,7 @@ const REQUESTS: [(&[&str], &str); 13] = [
     (&["JSESSIONID=TOKEN~"], "JSESSIONID="),
     (&["JSESSIONID=\"TOKEN~\""], "JSESSIONID=\"\""),
     (&["JSESSIONID = TOKEN~abc ; a=1"], "JSESSIONID = abc ; a=1"),
-    // Only the first prefix belongs to this Limpet.
+    // Only the first prefix is this Limpet's.
     (&["JSESSIONID=TOKEN~TOKEN~abc"], "JSESSIONID=TOKEN~abc"),
     // Cookies of other paths. All lose their prefixes, and the first good token counts.
     (
@@ -124,7 +123,7 @@ const REQUESTS: [(&[&str], &str); 13] = [
         &["JSESSIONID=old; JSESSIONID=TOKEN~y; JSESSIONID="],
         "JSESSIONID=old; JSESSIONID=y; JSESSIONID=",
     ),
-    // In several Cookie fields, as HTTP/2 can have them.
+    // Several fields, as in HTTP/2.
     (&["a=1", "JSESSIONID=TOKEN~abc", "b=2"], "a=1; JSESSIONID=abc; b=2"),
     (
         &["JSESSIONID=FORGED~x; a=1", "b=2; JSESSIONID=TOKEN~y"],
@@ -174,7 +173,7 @@ async fn bytes_beyond_ascii_come_back_unchanged() -> Result<()> {
     Ok(())
 }
 
-/// The application's cookies stay in the request. The filter looks for tokens only in the first few.
+/// All reach the application. The filter looks for tokens only in the first few.
 #[tokio::test]
 async fn a_thousand_cookies_of_the_name_reach_the_application() -> Result<()> {
     let (site, token, _) = with_session(Config::load("cookie.yaml")?, "abc").await?;
@@ -195,7 +194,6 @@ async fn a_thousand_cookies_of_the_name_reach_the_application() -> Result<()> {
     Ok(())
 }
 
-/// Twenty clients at the same time: each gets its own value.
 #[tokio::test]
 async fn values_of_two_clients_do_not_mix() -> Result<()> {
     let site = site_with(Mode::CookiePrefix).await?;

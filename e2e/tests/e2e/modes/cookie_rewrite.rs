@@ -1,11 +1,10 @@
-//! Cookies of the application whose value is replaced by a token.
+//! A token in place of the value of the application's cookie.
 
 use anyhow::{Context, Result};
 use limpet_e2e::Request;
 
 use super::*;
 
-/// The application decides which client has a session, and from when until when.
 #[tokio::test]
 async fn the_application_decides_which_clients_are_kept() -> Result<()> {
     let site = site_with(Mode::CookieRewrite).await?;

@@ -1,4 +1,4 @@
-//! Headers of the application with a token as a prefix of their value.
+//! A token as a prefix of the application's header.
 
 use anyhow::{Context, Result};
 use hyper::Method;
@@ -7,7 +7,7 @@ use limpet_e2e::{Config, Request, Site};
 use super::applications::{MCP_SESSION, McpServer};
 use super::*;
 
-/// A client of a Model Context Protocol server, with the configuration that people copy.
+/// With the configuration that people copy.
 #[tokio::test]
 async fn an_mcp_session_works_from_beginning_to_end() -> Result<()> {
     let site = Site::start_speaking(Config::load("prefix.yaml")?, &[McpServer::shared()]).await?;
@@ -45,7 +45,7 @@ async fn an_mcp_session_works_from_beginning_to_end() -> Result<()> {
     Ok(())
 }
 
-/// The application does not know a session that it ended, or that another backend had. The client begins a new one.
+/// The application knows neither ended sessions nor another backend's. The client begins a new one.
 #[tokio::test]
 async fn an_mcp_session_whose_backend_has_gone_begins_again() -> Result<()> {
     let mut site = Site::start_speaking(Config::load("prefix.yaml")?, &[McpServer::shared()]).await?;
@@ -66,7 +66,7 @@ async fn an_mcp_session_whose_backend_has_gone_begins_again() -> Result<()> {
     Ok(())
 }
 
-/// Fields that the client sends, where `TOKEN` stands for its session's token, and those that the application gets.
+/// Fields of the client, where `TOKEN` is its session's, and those that the application gets.
 const REQUESTS: [(&[&str], &[&str]); 10] = [
     (&["TOKEN~abc"], &["abc"]),
     (&["TOKEN~a~b"], &["a~b"]),

@@ -1,5 +1,4 @@
-//! Applications that set what no library would set. What Envoy lets through reaches the client with a token, and comes
-//! back unchanged.
+//! Applications that set what no library would. What Envoy lets through gets a token, and comes back unchanged.
 
 use anyhow::{Context, Result};
 use limpet_e2e::{Fields, RawAnswer, raw_get};
@@ -8,17 +7,15 @@ use serde_json::json;
 use super::*;
 use crate::hostile_upstreams::{Hostile, field};
 
-/// The field that a client keeps: its name and value.
 type KeptField = (&'static str, Vec<u8>);
 
 async fn hostile() -> Result<Hostile> {
-    // Requests must be able to bring back what these applications set.
+    // Requests must have room to bring back what these applications set.
     let room = json!({"max_request_headers_kb": 512, "common_http_protocol_options": {"max_headers_count": 2000}});
     Hostile::patient_with(every_mode(&json!({}))?.connection_manager(&room)).await
 }
 
 impl Mode {
-    /// The fields that set `value`, which can be any bytes.
     fn raw(self, value: &[u8]) -> Fields {
         match self {
             Self::CookiePrefix | Self::CookieRewrite => {
@@ -44,7 +41,7 @@ async fn get(site: &Hostile, mode: Mode, kept: Option<&KeptField>) -> Result<Raw
     raw_get(site.envoy.address(), &mode.path(), &fields).await
 }
 
-/// The token in `set`, if `set` is the application's `own` value with a token and nothing else.
+/// The token in `set`, if it is `own` with a token and nothing else.
 fn token_in<'f>(mode: Mode, set: &'f [u8], own: &[u8]) -> Option<&'f [u8]> {
     let (before, after): (&[u8], &[u8]) = match mode {
         Mode::CookiePrefix => (b"JSESSIONID=", b"; Path=/"),
@@ -62,7 +59,7 @@ fn token_in<'f>(mode: Mode, set: &'f [u8], own: &[u8]) -> Option<&'f [u8]> {
     (rest.len() == 60).then_some(rest)
 }
 
-/// Checks that a session continues with what the application set, and that the upstream sees its own value.
+/// Checks that a session continues, and that the upstream sees its own value.
 async fn assert_holds(site: &Hostile, mode: Mode, first: &RawAnswer, token: &[u8], own: &[u8]) -> Result<()> {
     let (kept, seen) = match mode {
         Mode::CookiePrefix => (
@@ -134,7 +131,7 @@ async fn values_of_64_kib_and_of_any_bytes_come_back_unchanged() -> Result<()> {
     Ok(())
 }
 
-/// Fields that set no session, next to one that does. All arrive, except empty ones.
+/// All but empty ones arrive, next to one that sets a session.
 #[tokio::test]
 async fn fields_that_are_not_cookies_arrive() -> Result<()> {
     let site = hostile().await?;
@@ -184,7 +181,7 @@ async fn fields_that_are_not_cookies_arrive() -> Result<()> {
     Ok(())
 }
 
-/// Envoy refuses these fields with 502 and passes none of them on. The client's session continues.
+/// Envoy answers 502 with none of the fields. The client's session continues.
 #[tokio::test]
 async fn envoy_refuses_control_characters() -> Result<()> {
     let site = hostile().await?;

@@ -7,15 +7,13 @@ use serde_json::json;
 use super::applications::ServletApplication;
 use super::*;
 
-/// After a login: the token that the visitor keeps, and the application's own id.
 fn token_and_id(visitor: &Visitor, login: &Answer) -> Result<(String, String)> {
     let id = String::from_utf8(login.body.to_vec())?;
     let kept = visitor.cookie(COOKIE).context("no session")?;
     Ok((Mode::CookiePrefix.token(kept, &id)?.to_owned(), id))
 }
 
-/// From before the login until after the logout, twice. The application gets exactly the ids that it gave out, and its
-/// baskets stay in the memory of one backend.
+/// Twice. The application gets exactly its own ids, and its baskets stay in one backend's memory.
 #[tokio::test]
 async fn a_servlet_session_works_from_login_to_logout() -> Result<()> {
     let config = Config::load("cookie.yaml")?.policy(&Mode::CookiePrefix.policy(&json!({})));

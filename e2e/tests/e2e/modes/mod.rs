@@ -1,5 +1,4 @@
-//! Sessions that the application sets (see docs/background/modes.md), in a real Envoy, with backends that set cookies
-//! and headers.
+//! Sessions that the application sets (see docs/background/modes.md), in a real Envoy.
 
 mod answers;
 mod applications;
@@ -22,10 +21,10 @@ use serde_json::{Value, json};
 const COOKIE: &str = "JSESSIONID";
 const HEADER: &str = "x-session";
 
-/// Has the form of a token, but no key made it.
+/// Has a token's form, but no key made it.
 pub(crate) const FORGED: &str = "EAEAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
-/// How the token is combined with the application's cookie or header.
+/// How the token joins the application's cookie or header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     CookiePrefix,
@@ -36,7 +35,6 @@ enum Mode {
 impl Mode {
     const ALL: [Self; 3] = [Self::CookiePrefix, Self::CookieRewrite, Self::HeaderPrefix];
 
-    /// The name of this mode's policy and of its route in [`every_mode`].
     fn name(self) -> &'static str {
         match self {
             Self::CookiePrefix => "cookie-prefix",
@@ -49,7 +47,6 @@ impl Mode {
         format!("/{}", self.name())
     }
 
-    /// A policy with this mode and these further fields.
     fn policy(self, more: &Value) -> Value {
         let mut policy = match self {
             Self::CookiePrefix => json!({"cookie": {"name": COOKIE, "mode": "prefix"}}),
@@ -62,7 +59,6 @@ impl Mode {
         policy
     }
 
-    /// The field by which the application sets its session.
     fn setting(self, value: &str) -> (&'static str, String) {
         match self {
             Self::CookiePrefix | Self::CookieRewrite => ("set-cookie", format!("{COOKIE}={value}; Path=/")),
@@ -70,7 +66,6 @@ impl Mode {
         }
     }
 
-    /// The value that an answer sets, in the form that the client keeps.
     fn set_by(self, answer: &Answer) -> Option<String> {
         match self {
             Self::CookiePrefix | Self::CookieRewrite => answer.set_cookie(COOKIE).map(|cookie| cookie.value),
@@ -78,7 +73,6 @@ impl Mode {
         }
     }
 
-    /// The field by which the client sends that value back.
     fn bringing(self, value: &str) -> (&'static str, String) {
         match self {
             Self::CookiePrefix | Self::CookieRewrite => ("cookie", format!("{COOKIE}={value}")),
@@ -86,7 +80,7 @@ impl Mode {
         }
     }
 
-    /// The field that the application must see from a client that keeps `kept`, if the application set `own`.
+    /// The field that the application must see if it set `own` and the client keeps `kept`.
     fn seen(self, kept: &str, own: &str) -> (&'static str, String) {
         match self {
             Self::CookieRewrite => self.bringing(kept),
@@ -94,7 +88,7 @@ impl Mode {
         }
     }
 
-    /// The token in a value that a client keeps, if the application set `own`.
+    /// The token in `kept`, if the application set `own`.
     fn token<'k>(self, kept: &'k str, own: &str) -> Result<&'k str> {
         let token = match self {
             Self::CookieRewrite => Some(kept),
@@ -105,7 +99,7 @@ impl Mode {
     }
 }
 
-/// Policies of all modes, each with its own path, and with the fields of `more`.
+/// A path for each mode, with these further fields of policies.
 fn every_mode(more: &Value) -> Result<Config> {
     let route = |mode: Mode| {
         json!({
@@ -144,17 +138,15 @@ fn filter_of_every_mode(more: &Value) -> Value {
     filter
 }
 
-/// Waits until a token that is made again is another one: the wasm filter's time moves by a tenth of a second.
+/// Until a token made again differs: the wasm filter's time moves by a tenth of a second.
 async fn until_another_time() {
     tokio::time::sleep(Duration::from_millis(200)).await;
 }
 
-/// A site with one policy of this mode.
 async fn site_with(mode: Mode) -> Result<Site> {
     Site::with_policy(&mode.policy(&json!({}))).await
 }
 
-/// A client that keeps what the application sets.
 #[derive(Debug, Clone)]
 struct Client {
     at: SocketAddr,
@@ -164,7 +156,6 @@ struct Client {
 }
 
 impl Client {
-    /// A client that keeps nothing yet.
     fn new(envoy: &Envoy, mode: Mode) -> Self {
         Self {
             at: envoy.address(),
@@ -174,12 +165,10 @@ impl Client {
         }
     }
 
-    /// Sends a request for which the application sets nothing.
     async fn get(&mut self) -> Result<Answer> {
         self.send(Request::get(self.at, &self.path)).await
     }
 
-    /// Sends a request for which the application sets its session.
     async fn begin(&mut self, own: &str) -> Result<Answer> {
         let (name, value) = self.mode.setting(own);
         self.send(Request::get(self.at, &self.path).answered_with(name, value))
@@ -198,17 +187,16 @@ impl Client {
         Ok(answer)
     }
 
-    /// The value that the client keeps.
     fn kept(&self) -> Result<&str> {
         self.kept.as_deref().context("the client keeps nothing")
     }
 
-    /// The token in the value that the client keeps, if the application set `own`.
+    /// The token in the kept value, if the application set `own`.
     fn token(&self, own: &str) -> Result<&str> {
         self.mode.token(self.kept()?, own)
     }
 
-    /// Checks that the session stays at this backend, that the application sees what it set, and that no answer sets
+    /// Checks that the session stays at this backend, that the application sees `own`, and that no answer sets
     /// anything.
     async fn assert_holds(&mut self, backend: Option<&str>, own: &str) -> Result<()> {
         let (name, value) = self.mode.seen(self.kept()?, own);
@@ -227,7 +215,6 @@ impl Client {
     }
 }
 
-/// The backends that six requests with these fields reach.
 async fn reached(at: SocketAddr, path: &str, fields: &[(&str, &str)]) -> Result<BTreeSet<String>> {
     let mut backends = BTreeSet::new();
     for _ in 0..6 {
@@ -240,7 +227,7 @@ async fn reached(at: SocketAddr, path: &str, fields: &[(&str, &str)]) -> Result<
     Ok(backends)
 }
 
-/// The values of this field in an answer, with `TOKEN` instead of this token.
+/// This field's values, with `TOKEN` for this token.
 fn fields_without(answer: &Answer, name: &str, token: &str) -> Vec<String> {
     let fields = answer.headers.get_all(name).into_iter();
     let text = fields.map(|field| field.as_bytes().iter().copied().map(char::from).collect::<String>());

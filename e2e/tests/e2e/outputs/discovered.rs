@@ -1,4 +1,4 @@
-//! An Envoy that gets its configuration over ADS from the controller's own server.
+//! An Envoy configured over ADS by the controller's own server.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -12,7 +12,7 @@ use limpet_xds::{Server, ServerOptions, ServerSecurity, Snapshots};
 use super::graphs::{gateway, listener, listening, to, with_session};
 use super::{LIMITS, assignments, inputs};
 
-/// A listener on port 0 (any free port), with one rule and these weights.
+/// A listener on any free port, with one rule and these weights.
 fn rules(v1: u32, v2: u32) -> Graph {
     let rule = with_session("", "web", vec![to("v1", v1), to("v2", v2)]);
     listening([(0, vec![listener("http", "", vec![rule])])].into())

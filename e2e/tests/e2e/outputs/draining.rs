@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::LIMITS;
 use super::overload::{READY, limited};
 
-/// Runs the preStop hook of `controller/deploy/envoy/envoy.yaml` beside the test, with this time.
+/// Runs the preStop hook of `controller/deploy/envoy/envoy.yaml` with this time.
 fn drain(site: &Site, time: &str) -> Result<tokio::task::JoinHandle<Result<Output>>> {
     let manifests = std::fs::read_to_string(tools::checkout().join("controller/deploy/envoy/envoy.yaml"))?;
     let mut manifests = manifests.split("\n---\n");
@@ -51,7 +51,7 @@ async fn until_not_ready(site: &Site) -> Result<()> {
     .await
 }
 
-/// Clients come until the last moment, and are served.
+/// Clients come until the last moment.
 #[tokio::test]
 async fn a_drain_loses_no_request_and_ends_when_clients_are_gone() -> Result<()> {
     let site = Site::start(limited(LIMITS)?.both_carriers(&json!({}))).await?;
@@ -70,12 +70,10 @@ async fn a_drain_loses_no_request_and_ends_when_clients_are_gone() -> Result<()>
     let (code, said) = until_drained(drain).await?;
     ensure!(code == Some(0) && said["connections"] == 0, "{code:?} {said}");
     ensure!(said["seconds"].as_u64() < Some(50), "it waited for nobody: {said}");
-    // A straggler is served until Envoy ends.
     assert_eq!(site.envoy.get("/").send().await?.status, 200);
     Ok(())
 }
 
-/// What asks for readiness is no client.
 #[tokio::test]
 async fn a_drain_does_not_wait_for_those_who_ask_for_readiness() -> Result<()> {
     let site = Site::start(limited(LIMITS)?).await?;

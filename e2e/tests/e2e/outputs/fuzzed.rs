@@ -1,4 +1,4 @@
-//! The fuzz targets `http_route` and `ingress_route`, with Envoy as the judge of a sample.
+//! The fuzz targets `http_route` and `ingress_route`: Envoy judges a sample.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ const SERVED: [&str; 12] = [
     "requestTimeout",
 ];
 
-/// One host that Envoy refuses stops all hosts of its port.
+/// A refused host stops all hosts of its port.
 #[tokio::test]
 async fn envoy_accepts_what_any_http_route_becomes() -> Result<()> {
     let mut random = Random::seeded();
@@ -34,7 +34,7 @@ async fn envoy_accepts_what_any_http_route_becomes() -> Result<()> {
     let graph = limpet_fuzz::graph(&inputs);
     let (accepted, said) = Envoy::validate(&config(&graph, &[])?).await?;
     ensure!(accepted, "{said}");
-    // The sample has rules that are served with each kind of match and filter, not only refused ones.
+    // The sample has rules with each kind of match and filter that are served.
     let text = serde_json::to_string(&graph)?;
     for part in SERVED {
         ensure!(text.contains(&format!("\"{part}\":")), "nothing has {part}");
@@ -63,11 +63,11 @@ const OF_CONTOUR: [&str; 14] = [
 #[tokio::test]
 async fn envoy_accepts_what_any_ingress_route_becomes() -> Result<()> {
     let mut random = Random::seeded();
-    // So many that each of the fields comes up, whatever the seed is.
+    // Enough for each field to come up with any seed.
     let inputs: Vec<Vec<u8>> = (0..4000).map(|_| random.bytes(300)).collect();
     let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
     let mut graph = limpet_fuzz::ingress_routes(&inputs);
-    // The target's own is none that Envoy could load.
+    // Envoy could not load the target's own certificate.
     let made = rcgen::generate_simple_self_signed(["fuzzed.example".to_owned()])?;
     let certificate = Arc::new(Certificate {
         chain: made.cert.pem().into_bytes().into(),

@@ -1,5 +1,3 @@
-//! Graphs written by hand.
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,7 +13,6 @@ pub(crate) fn gateway() -> ObjectName {
     ObjectName::new("shop", "web")
 }
 
-/// A policy with a cookie of this name.
 pub(crate) fn policy(cookie: &str, strict: bool) -> PolicyConfig {
     PolicyConfig {
         cookie: Some(CookieConfig::named(cookie)),
@@ -24,7 +21,6 @@ pub(crate) fn policy(cookie: &str, strict: bool) -> PolicyConfig {
     }
 }
 
-/// A listener on port 80 for all hosts, with these routes; clusters v1 and v2; policies `web` and `strict`.
 pub(crate) fn graph(routes: Vec<Route>) -> Graph {
     listening(BTreeMap::from([(80, vec![listener("http", "", routes)])]))
 }
@@ -64,7 +60,6 @@ pub(crate) fn listener(name: &str, hostname: &str, routes: Vec<Route>) -> Listen
     }
 }
 
-/// A route for paths that begin with this prefix.
 pub(crate) fn route(prefix: &str, action: Action) -> Route {
     Route {
         rule: RuleName(format!("HTTPRoute/shop/web{prefix}").into()),
@@ -86,7 +81,7 @@ pub(crate) fn forward(destinations: Vec<Destination>) -> Forward {
     }
 }
 
-/// A route for paths that begin with this prefix, whose rule has sessions under this policy.
+/// Its rule has sessions under this policy.
 pub(crate) fn with_session(prefix: &str, policy: &str, destinations: Vec<Destination>) -> Route {
     let mut forward = forward(destinations);
     forward.session = Session::Rule(SessionUse {
@@ -115,7 +110,6 @@ pub(crate) fn nowhere(weight: u32) -> Destination {
     }
 }
 
-/// Gives the cluster its own sessions under this policy.
 pub(crate) fn with_own_session(graph: &mut Graph, cluster: &str, policy: &str) {
     if let Some(cluster) = graph.clusters.get_mut(&ClusterName(cluster.into())) {
         Arc::make_mut(cluster).session = Some(SessionUse {

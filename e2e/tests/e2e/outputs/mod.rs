@@ -32,13 +32,11 @@ use limpet_resources::Resource;
 
 use self::graphs::gateway;
 
-/// What an Envoy of these tests may use.
 pub(crate) const LIMITS: OverloadLimits = OverloadLimits {
     heap: 512 << 20,
     connections: 1000,
 };
 
-/// Options with the build under test.
 pub(crate) fn options() -> Result<EnvoyOptions> {
     let filter = match Build::tested()? {
         Build::Wasm => {
@@ -64,14 +62,12 @@ pub(crate) fn inputs() -> FilterInputs {
     }]))
 }
 
-/// The resources of the graph's gateway, and the endpoints of these clusters.
 fn all(graph: &Graph, endpoints: &[(&str, &[Backend])]) -> Result<Vec<Resource>> {
     let mut all = resources(graph, &gateway(), &options()?, &inputs());
     all.extend(assignments(endpoints));
     Ok(all)
 }
 
-/// The endpoints of these clusters.
 pub(crate) fn assignments(endpoints: &[(&str, &[Backend])]) -> Vec<Resource> {
     let assignment = |(cluster, backends): &(&str, &[Backend])| {
         let endpoints = backends.iter().map(|backend| Endpoint {
@@ -86,13 +82,12 @@ pub(crate) fn assignments(endpoints: &[(&str, &[Backend])]) -> Vec<Resource> {
     endpoints.iter().map(assignment).collect()
 }
 
-/// The same as one bootstrap configuration.
 pub(crate) fn config(graph: &Graph, endpoints: &[(&str, &[Backend])]) -> Result<Config> {
     let all = all(graph, endpoints)?;
     Ok(Config::made(json::typed(&static_bootstrap(&all, 0)?)?))
 }
 
-/// An Envoy with a graph's configuration, and two services v1 and v2 of two backends each.
+/// An Envoy for a graph, with services v1 and v2 of two backends each.
 #[derive(Debug)]
 pub(crate) struct GraphSite {
     pub(crate) envoy: Envoy,
@@ -113,7 +108,7 @@ impl GraphSite {
         Ok(Self { envoy, v1, v2 })
     }
 
-    /// Starts a new Envoy with another graph and the same backends.
+    /// A new Envoy with another graph and the same backends.
     pub(crate) async fn change(self, graph: &Graph) -> Result<Self> {
         let Self { envoy, v1, v2 } = self;
         drop(envoy);
@@ -121,12 +116,11 @@ impl GraphSite {
         Ok(Self { envoy, v1, v2 })
     }
 
-    /// A request to the listener of this name.
     pub(crate) fn get(&self, listener: &str, path: &str) -> Result<Request> {
         Ok(Request::get(self.envoy.listener(listener)?, path))
     }
 
-    /// Sends requests and counts them by the backend that answered, or by Envoy's status.
+    /// Counts requests by the backend that answered, or by Envoy's status.
     pub(crate) async fn shares(&self, requests: usize, path: &str) -> Result<BTreeMap<String, usize>> {
         let mut shares = BTreeMap::new();
         for _ in 0..requests {

@@ -10,7 +10,6 @@ use limpet_outputs::json;
 use super::LIMITS;
 use super::graphs::gateway;
 
-/// `cookie.yaml` with the limits and the readiness of a bootstrap.
 pub(super) fn limited(limits: OverloadLimits) -> Result<Config> {
     let made = json::typed(&bootstrap(&BootstrapOptions {
         gateway: gateway(),
@@ -29,13 +28,12 @@ pub(super) fn limited(limits: OverloadLimits) -> Result<Config> {
         }
         let listeners = made["static_resources"]["listeners"].as_array().into_iter().flatten();
         if let Some(present) = bootstrap["static_resources"]["listeners"].as_array_mut() {
-            // That of the preflight needs a control plane.
+            // The preflight's listener needs a control plane.
             present.extend(listeners.filter(|listener| listener["name"] == READY).cloned());
         }
     }))
 }
 
-/// The listener that says whether Envoy is ready.
 pub(super) const READY: &str = "limpet.ready";
 
 #[tokio::test]
@@ -55,7 +53,7 @@ async fn connections_beyond_the_limit_are_closed() -> Result<()> {
         let answer = site.envoy.get("/").send().await;
         ensure!(answer.is_err(), "{answer:?}");
     }
-    // Envoy closes a connection before it counts it. The admin interface has no limit: this takes another connection.
+    // Envoy closes a connection before it counts it. The admin interface has no limit.
     poll::until("the connections to be counted", async || {
         let overflow = site.envoy.stats("downstream_global_cx_overflow").await.ok()?;
         (overflow.values().sum::<u64>() == 5).then_some(())

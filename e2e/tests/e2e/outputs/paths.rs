@@ -51,7 +51,6 @@ async fn prefixes_are_replaced_as_the_gateway_api_says() -> Result<()> {
         ("/bar", "/root/bar"),
     ] {
         let answer = site.get("http-80", path)?.send().await?;
-        // The path that the backend reports has no query.
         assert_eq!(answer.seen()?.path, becomes, "{path}");
     }
     Ok(())
@@ -71,12 +70,11 @@ async fn the_host_is_rewritten() -> Result<()> {
     assert_eq!(seen.all("host"), ["other.example.com"]);
     assert_eq!(seen.all("x-forwarded-host"), ["shop.example.com"]);
     assert_eq!(seen.all("x-forwarded-proto"), ["http"]);
-    // If the client is on loopback, Envoy writes its own address into this field.
+    // For a client on loopback, Envoy writes its own address.
     assert_eq!(seen.all("x-forwarded-for").len(), 1);
     Ok(())
 }
 
-/// One redirect of each kind.
 fn redirects() -> Vec<Route> {
     let to = |prefix: &str, redirect: Redirect| route(prefix, Action::Redirect(redirect));
     let base = || Redirect {
@@ -185,7 +183,7 @@ async fn redirects_lead_where_the_gateway_api_says() -> Result<()> {
 
 #[tokio::test]
 async fn requests_are_matched_by_host_path_method_headers_and_query() -> Result<()> {
-    // A header tells the backend which route matched.
+    // A header names the route that matched.
     let named = |name: &str, change: &dyn Fn(&mut Route)| {
         let mut route = route("", Action::Forward(forward(vec![to("v1", 1)])));
         route.request_headers = HeaderChanges {
@@ -237,7 +235,7 @@ async fn requests_are_matched_by_host_path_method_headers_and_query() -> Result<
         (get("/")?.header("host", "a.example.com:8080"), "host"),
         (get("/")?.header("host", "b.c.example.com"), "suffix"),
         (get("/")?.header("host", "example.com"), "100% rest"),
-        // Paths are normalised before they are matched, as the backend would read them.
+        // Paths are normalised before matching.
         (get("/x/../exact")?, "exact"),
         (get("//exact")?, "exact"),
     ] {

@@ -12,7 +12,6 @@ use tokio::net::TcpStream;
 use super::LIMITS;
 use super::overload::{READY, limited};
 
-/// The answer to these bytes.
 async fn answer(address: SocketAddr, request: &str) -> Result<String> {
     let mut stream = TcpStream::connect(address).await?;
     stream.write_all(request.as_bytes()).await?;
@@ -83,13 +82,13 @@ async fn nothing_but_ready_is_answered_to_everybody() -> Result<()> {
         let found = status(&site.envoy, line, fields).await?;
         ensure!([400, 403, 404, 426].contains(&found), "{line} {fields}: {found}");
     }
-    // The target in absolute form is the same target.
+    // The same target in absolute form.
     assert_eq!(status(&site.envoy, "GET http://x/ready HTTP/1.1", "").await?, 200);
-    // Two requests in one, of which the body of the first would be the second.
+    // Two requests in one: the second is the body of the first.
     let smuggled = "GET /stats HTTP/1.1\r\nhost: x\r\n\r\n";
     let fields = format!("content-length: {}\r\n\r\n{smuggled}", smuggled.len());
     assert_eq!(status(&site.envoy, "GET /ready HTTP/1.1", &fields).await?, 200);
-    // That of the first statistics, and this one.
+    // The first statistics, and this one.
     ensure!(
         admin_requests().await? <= before + 1,
         "a request reached the admin interface"
@@ -109,7 +108,7 @@ async fn readiness_fails_once_envoy_is_told_to_fail() -> Result<()> {
     Ok(())
 }
 
-/// To say that it is not ready would lead its clients to others, until all are full.
+/// If it were not ready, its clients would fill the others.
 #[tokio::test]
 async fn a_full_envoy_is_ready() -> Result<()> {
     let site = Site::start(limited(OverloadLimits {
@@ -117,7 +116,7 @@ async fn a_full_envoy_is_ready() -> Result<()> {
         ..LIMITS
     })?)
     .await?;
-    // These take no place of a client's.
+    // These take no client's place.
     let mut asking = Vec::new();
     for _ in 0..5 {
         asking.push(TcpStream::connect(site.envoy.listener(READY)?).await?);
@@ -154,7 +153,7 @@ async fn whoever_takes_all_places_of_readiness_loses_them() -> Result<()> {
         (site.envoy.stat(refused).await.ok()? > 0).then_some(())
     })
     .await?;
-    // They say nothing, so Envoy closes them.
+    // Envoy closes them, because they say nothing.
     poll::until("a place", async || {
         (is_ready(&site.envoy).await.ok()? == 200).then_some(())
     })

@@ -1,5 +1,4 @@
-//! Requests of sessions whose backend is gone, as with HAProxy's `option redispatch`: another backend gets them, if no
-//! backend can have acted on them.
+//! As with HAProxy's `option redispatch`, another backend gets a session's request if no backend can have acted on it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -18,7 +17,6 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::graphs::{graph, to, with_session};
 
-/// Sessions in cookies, with backends that speak this protocol.
 fn sessions(protocol: Protocol) -> Graph {
     let mut graph = graph(vec![
         with_session("/strict", "strict", vec![to("v1", 1)]),
@@ -32,7 +30,6 @@ fn sessions(protocol: Protocol) -> Graph {
     graph
 }
 
-/// An Envoy for the sessions, with backends at these addresses.
 async fn start(protocol: Protocol, addresses: [SocketAddr; 2]) -> Result<Envoy> {
     let mut all = super::all(&sessions(protocol), &[])?;
     let endpoints = addresses.map(|address| Endpoint {
@@ -46,13 +43,11 @@ async fn start(protocol: Protocol, addresses: [SocketAddr; 2]) -> Result<Envoy> 
     Envoy::serve(config).await
 }
 
-/// A request with a body.
 fn post(envoy: &Envoy, path: &str) -> Result<Request> {
     let request = Request::get(envoy.listener("http-80")?, path);
     Ok(request.method(Method::POST).body("a body"))
 }
 
-/// The cookie of an answer.
 fn cookie(answer: &Answer) -> Result<String> {
     let cookie = answer.set_cookies().into_iter().next().context("no token")?;
     Ok(format!("{}={}", cookie.name, cookie.value))
@@ -116,7 +111,7 @@ async fn a_request_that_a_backend_has_read_is_not_sent_again() -> Result<()> {
     Ok(())
 }
 
-/// A server of HTTP/2 that answers each request with 200 and nothing else, or resets its stream.
+/// An HTTP/2 server that answers 200 without a body, or resets the stream.
 #[derive(Debug, Default)]
 struct Streams {
     /// The error code of resets; 0 for an answer.

@@ -6,7 +6,6 @@ use anyhow::{Context, Result, ensure};
 use limpet_e2e::{Build, Config, Envoy, tools};
 use serde_json::{Value, json};
 
-/// The directories of the controller's golden cases.
 fn cases() -> Result<Vec<PathBuf>> {
     let folder = tools::checkout().join("controller/tests/golden/cases");
     let mut cases = Vec::new();
@@ -17,7 +16,6 @@ fn cases() -> Result<Vec<PathBuf>> {
     Ok(cases)
 }
 
-/// The controller's configuration with the build under test, and with these sections of it.
 fn configuration(folder: &Path, sections: &[(&str, Value)]) -> Result<PathBuf> {
     let filter = match Build::tested()? {
         Build::Wasm => json!({"wasm": {"file": tools::wasm()?}}),
@@ -32,7 +30,7 @@ fn configuration(folder: &Path, sections: &[(&str, Value)]) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// Runs `limpet render` with these arguments. Returns its exit code and its report.
+/// Returns its exit code and its report.
 fn render(arguments: &[&str]) -> Result<(Option<i32>, Value)> {
     let arguments: Vec<&str> = ["render", "--format", "json"]
         .iter()
@@ -45,14 +43,12 @@ fn render(arguments: &[&str]) -> Result<(Option<i32>, Value)> {
     Ok((output.status.code(), report))
 }
 
-/// Whether the Gateway that the arguments name is served.
 fn is_served(arguments: &[&str]) -> Result<bool> {
     let output = tools::run_limpet(&[&["render"], arguments].concat(), &[])?;
     let said = String::from_utf8_lossy(&output.stderr);
     Ok(!said.contains("expected one that is served"))
 }
 
-/// The Gateways of our class in a file.
 fn gateways(input: &Path) -> Result<Vec<String>> {
     let objects: Vec<Value> = serde_saphyr::from_multiple(&std::fs::read_to_string(input)?)?;
     let gateways = objects.iter().filter(|object| object["kind"] == "Gateway");

@@ -1,5 +1,3 @@
-//! Sessions in configurations that the controller makes.
-
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
@@ -9,7 +7,7 @@ use limpet_model::graph::{Action, Session};
 use super::GraphSite;
 use super::graphs::{forward, graph, policy, route, to, with_own_session, with_session};
 
-/// Checks that this backend answers all requests with these cookies, and sends no new token.
+/// This backend answers all requests with these cookies, without a new token.
 async fn stays(site: &GraphSite, path: &str, cookies: &str, backend: &str) -> Result<()> {
     for _ in 0..20 {
         let answer = site.get("http-80", path)?.cookie(cookies).send().await?;
@@ -53,7 +51,7 @@ async fn sessions_of_all_policies_stay() -> Result<()> {
     Ok(())
 }
 
-/// Also with a strict policy, and if the rule has no backend with a weight any more.
+/// Also with a strict policy, and if no backend of the rule has a weight.
 #[tokio::test]
 async fn sessions_stay_at_weight_zero() -> Result<()> {
     let rules = |v1, v2| {
@@ -82,7 +80,7 @@ async fn sessions_stay_at_weight_zero() -> Result<()> {
     Ok(())
 }
 
-/// The split chooses a service for every request. Within each service the client has a session; one of them is strict.
+/// The split chooses a service for every request; a client has a session in each, one of them strict.
 #[tokio::test]
 async fn each_destination_keeps_its_own_session() -> Result<()> {
     let mut action = forward(vec![to("v1", 1), to("v2", 1)]);
@@ -106,7 +104,6 @@ async fn each_destination_keeps_its_own_session() -> Result<()> {
     Ok(())
 }
 
-/// Clients choose neither backend nor service by headers.
 #[tokio::test]
 async fn clients_do_not_steer() -> Result<()> {
     let site = GraphSite::start(&graph(vec![with_session("", "web", vec![to("v1", 1), to("v2", 0)])])).await?;

@@ -1,5 +1,3 @@
-//! Weights, and references to objects that do not exist.
-
 use anyhow::{Result, ensure};
 use limpet_model::graph::Action;
 

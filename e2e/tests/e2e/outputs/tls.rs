@@ -1,5 +1,3 @@
-//! TLS in listeners.
-
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -12,7 +10,7 @@ use zeroize::Zeroizing;
 use super::GraphSite;
 use super::graphs::{listener, listening, to, with_session};
 
-/// A self-signed certificate, and the same as an authority in PEM.
+/// Self-signed, and as an authority in PEM.
 fn certificate(host: &str) -> Result<(Certificate, String)> {
     let made = rcgen::generate_simple_self_signed([host.to_owned()])?;
     let chain = made.cert.pem();

@@ -18,7 +18,7 @@ use limpet_outputs::json;
 use super::graphs::{forward, gateway, graph, nowhere, route, to, with_own_session, with_session};
 use super::{LIMITS, all, config};
 
-/// A graph with everything that a graph can contain, except TLS.
+/// Everything that a graph can contain, except TLS.
 fn everything() -> Graph {
     let mut modified = to("v1", 1);
     modified.request_headers = HeaderChanges {
@@ -87,7 +87,7 @@ fn everything() -> Graph {
         route("/answer", answer),
         route("", Action::Forward(forward(vec![to("v1", 1)]))),
     ]);
-    // Rules that share a policy, as in the model.
+    // Rules share a policy, as in the model.
     let per_scope = |(name, mut policy): (limpet_api::Text, Arc<PolicyConfig>)| {
         if let Some(cookie) = &mut Arc::make_mut(&mut policy).cookie {
             cookie.per_scope = true;
@@ -103,7 +103,6 @@ fn everything() -> Graph {
     graph
 }
 
-/// The route with a CORS filter.
 fn asked(route: Route) -> Route {
     let cors = Cors {
         allow_origins: vec![
@@ -126,7 +125,7 @@ fn asked(route: Route) -> Route {
 async fn envoy_accepts_every_resource() -> Result<()> {
     let (accepted, said) = Envoy::validate(&config(&everything(), &[])?).await?;
     ensure!(accepted, "{said}");
-    // Envoy does not accept everything: it refuses a broken configuration.
+    // Envoy refuses a broken configuration.
     let broken = config(&everything(), &[])?.edit(|bootstrap| {
         bootstrap["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]["route_config"]
             ["virtual_hosts"][0]["domains"] = serde_json::json!(["*", "*"]);
@@ -149,7 +148,6 @@ fn limpet_check_has_no_findings() -> Result<()> {
 
 #[test]
 fn envoy_accepts_the_controllers_bootstrap() -> Result<()> {
-    // Envoy reads these files, so they must exist.
     let directory = tempfile::tempdir()?;
     let made = rcgen::generate_simple_self_signed(["controller.limpet".to_owned()])?;
     let path = |name: &str| directory.path().join(name).to_string_lossy().into_owned();
@@ -191,7 +189,7 @@ fn envoy_accepts_the_controllers_bootstrap() -> Result<()> {
                     "metadata": {"limpet.preflight": true},
                 })
             );
-            // Unchanged, because the files that it names exist.
+            // Unchanged, because its files exist.
             std::fs::write(path("envoy.json"), made.to_string())?;
             let mut command = std::process::Command::new(tools::envoy()?);
             let output = command

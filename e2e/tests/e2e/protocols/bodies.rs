@@ -3,10 +3,8 @@
 use anyhow::{Result, ensure};
 use limpet_e2e::{Exchange, Upload, poll};
 
-/// The size of one piece.
 const PIECE: usize = 64 * 1024;
 
-/// Bytes that differ for each client and each piece.
 pub(super) fn piece(client: usize, number: usize) -> Vec<u8> {
     let begin = number * PIECE;
     (begin..begin + PIECE)
@@ -14,7 +12,6 @@ pub(super) fn piece(client: usize, number: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Sends this many pieces.
 pub(super) async fn send(mut upload: Upload, client: usize, pieces: usize) -> Result<()> {
     for number in 0..pieces {
         poll::patiently("room for a piece", upload.send(piece(client, number))).await?;
@@ -22,7 +19,7 @@ pub(super) async fn send(mut upload: Upload, client: usize, pieces: usize) -> Re
     Ok(())
 }
 
-/// Reads this many pieces, checks that they are this client's, and reads the end.
+/// Checks that the pieces are this client's, and reads the end.
 pub(super) async fn receive(mut exchange: Exchange, client: usize, pieces: usize) -> Result<()> {
     for number in 0..pieces {
         let received = exchange.bytes(PIECE).await?;

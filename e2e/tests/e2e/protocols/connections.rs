@@ -1,4 +1,4 @@
-//! Connections that several clients share, such as those of a proxy in front of Envoy.
+//! Connections that clients share, such as those of a proxy in front of Envoy.
 
 use anyhow::{Result, ensure};
 use limpet_e2e::{Carrier, Connection, Request};
@@ -28,7 +28,7 @@ async fn sessions_that_take_turns_on_one_connection_do_not_mix() -> Result<()> {
     Ok(())
 }
 
-/// All streams are open at the same time. Each piece that is sent must come back on its own stream.
+/// All streams are open at the same time. Each piece must return on its own stream.
 #[tokio::test]
 async fn sessions_that_share_one_connection_do_not_mix() -> Result<()> {
     let site = site().await?;
@@ -54,7 +54,7 @@ async fn sessions_that_share_one_connection_do_not_mix() -> Result<()> {
     Ok(())
 }
 
-/// Checks that every backend has a session: if sessions had mixed, all would be at the first one's backend.
+/// If sessions had mixed, all would be at the first one's backend.
 fn assert_spread(sessions: &[Session]) -> Result<()> {
     for backend in ["a", "b", "c"] {
         ensure!(

@@ -7,7 +7,7 @@ use limpet_e2e::{Carrier, Exchange, Request, poll};
 
 use super::{Session, address, site, until_idle};
 
-/// A client of server-sent events. Like a browser, it sends the last event's id when it reconnects.
+/// Like a browser, it sends the last event's id when it reconnects.
 pub(crate) struct EventSource {
     address: SocketAddr,
     last_id: u64,
@@ -25,7 +25,7 @@ impl EventSource {
         }
     }
 
-    /// A request for the next events. The backend sends at most `at_a_time` of them before it cuts the stream off.
+    /// The backend sends at most `at_a_time` events before it cuts the stream off.
     pub(crate) fn request(&self, at_a_time: usize) -> Request {
         let request = Request::get(self.address, "/events")
             .header("accept", "text/event-stream")
@@ -36,13 +36,11 @@ impl EventSource {
         }
     }
 
-    /// Makes this answer the one that events are read from.
     pub(crate) fn connected(&mut self, stream: Exchange) {
         self.unread.clear();
         self.stream = Some(stream);
     }
 
-    /// The data of the next event, whose number must follow that of the last one.
     pub(crate) async fn next(&mut self) -> Result<String> {
         let stream = self.stream.as_mut().context("not connected")?;
         loop {
@@ -62,7 +60,6 @@ impl EventSource {
         }
     }
 
-    /// The data of the events that arrive before the stream is cut off.
     pub(crate) async fn rest(&mut self) -> Result<Vec<String>> {
         poll::patiently("the end of a stream", async {
             let mut rest = Vec::new();
@@ -75,7 +72,6 @@ impl EventSource {
     }
 }
 
-/// The stream is cut off several times.
 #[tokio::test]
 async fn a_reconnect_lands_on_the_same_backend() -> Result<()> {
     let site = site().await?;
@@ -83,7 +79,7 @@ async fn a_reconnect_lands_on_the_same_backend() -> Result<()> {
         let mut session = Session::new(carrier);
         let mut events = EventSource::new(address(&site, carrier)?);
         for _ in 0..6 {
-            // The token comes with the head: the answer has no end to wait for.
+            // The token comes with the head: the answer has no end.
             events.connected(session.open(events.request(3)).await?);
             assert_eq!(events.rest().await?, [session.backend(); 3]);
         }
@@ -108,7 +104,6 @@ async fn a_session_moves_with_its_backend_and_the_events_continue() -> Result<()
         session.moved(&stream.head().headers)?;
         events.connected(stream);
         assert_eq!(events.next().await?, session.backend());
-        // A second stream of the same client.
         let mut beside = EventSource::new(address(&site, carrier)?);
         beside.connected(session.open(beside.request(usize::MAX)).await?);
         assert_eq!(beside.next().await?, session.backend());

@@ -7,14 +7,13 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{Session, address, config, start};
 
-/// A request that waits for 100 (Continue) before it sends its body.
 fn waiting(request: Request) -> (Request, Upload, UnboundedReceiver<Informational>) {
     let (request, upload) = request.header("expect", "100-continue").upload();
     let (request, informational) = request.informational();
     (request, upload, informational)
 }
 
-/// Sends the body after 100 (Continue). Returns that informational answer.
+/// Sends the body after 100 (Continue), and returns that answer.
 async fn send_when_told(mut upload: Upload, mut told: UnboundedReceiver<Informational>) -> Result<Informational> {
     let word = told.recv().await.context("there was no 100 (Continue)")?;
     upload.send("the body").await?;
@@ -44,7 +43,7 @@ async fn the_answer_has_the_token_and_100_continue_does_not() -> Result<()> {
     Ok(())
 }
 
-/// The answer comes instead of 100 (Continue), and the body is not sent.
+/// Its answer replaces 100 (Continue).
 #[tokio::test]
 async fn a_backend_that_refuses_the_body_starts_a_session_too() -> Result<()> {
     let config = config()?.connection_manager(&json!({"proxy_100_continue": true}));

@@ -1,4 +1,4 @@
-//! Memory that streams leave in Envoy when they are over.
+//! Memory that ended streams leave in Envoy.
 
 use std::net::SocketAddr;
 
@@ -10,13 +10,13 @@ use tokio::task::JoinSet;
 use super::{Session, address, config, start, until_idle};
 
 const CLIENTS: usize = 8;
-/// Envoy closes a connection if the client resets too many streams. This is few enough.
+/// Few enough: Envoy closes a connection if the client resets too many streams.
 const STREAMS: usize = 100;
 
-/// Both builds keep more than this for a stream that is open.
+/// Both builds keep more than this for an open stream.
 const PER_STREAM: usize = 64;
 
-/// One third of the streams ends regularly, one third is reset by the client, one third by the backend.
+/// A third each ends regularly, is reset by the client, and by the backend.
 #[tokio::test]
 async fn streams_leave_nothing_in_memory() -> Result<()> {
     // One worker has one filter and one cache of freed memory.
@@ -68,8 +68,7 @@ async fn client(at: SocketAddr) -> Result<()> {
     Ok(())
 }
 
-/// The bytes that Envoy has from its allocator. A wasm filter's memory is not among them: for it, the bytes of the
-/// whole process.
+/// The bytes of Envoy's allocator; for a wasm filter, whose memory is not among them, those of the process.
 async fn memory(site: &Site) -> Result<usize> {
     if Build::tested()? == Build::Wasm {
         let status = std::fs::read_to_string(format!("/proc/{}/status", site.envoy.pid()))?;

@@ -1,12 +1,9 @@
-//! Methods other than GET.
-
 use anyhow::{Context, Result};
 use hyper::Method;
 use limpet_e2e::{Carrier, Request};
 
 use super::{Session, address, site};
 
-/// The request over HTTP/1.1 and over HTTP/2.
 fn both(request: impl Fn() -> Request) -> [Request; 2] {
     [request(), request().http2()]
 }
@@ -47,8 +44,7 @@ async fn the_answer_to_head_brings_the_token_and_no_body() -> Result<()> {
     Ok(())
 }
 
-/// The request that a browser sends before a request to another origin. Browsers send it without cookies, and ignore
-/// cookies in the answer.
+/// Browsers send it before a request to another origin, without cookies, and ignore cookies in the answer.
 fn preflight(request: Request) -> Request {
     request
         .method(Method::OPTIONS)
@@ -75,7 +71,7 @@ async fn the_answer_to_a_preflight_brings_no_token() -> Result<()> {
     Ok(())
 }
 
-/// A client that sends its token with a preflight is not a browser.
+/// Its client is not a browser.
 #[tokio::test]
 async fn a_preflight_with_a_token_is_part_of_its_session() -> Result<()> {
     let site = site().await?;

@@ -1,5 +1,3 @@
-//! Sessions over every protocol.
-
 mod bodies;
 mod connections;
 pub(crate) mod events;
@@ -21,13 +19,13 @@ pub(crate) use limpet_e2e::protocols::Session;
 use limpet_e2e::protocols::{Chat, Echo};
 use limpet_e2e::{Carrier, Config, Protocol, Site, filter_with, poll};
 
-/// The configuration for streams that people copy, with a second listener for sessions in a header.
+/// The configuration for streams that people copy, and a second listener for sessions in a header.
 fn config() -> Result<Config> {
     let by_header = filter_with(&Carrier::Header.policy());
     Ok(Config::load("streams.yaml")?.another_listener("header", &by_header))
 }
 
-/// A site whose backends speak all protocols that are tested here.
+/// Its backends speak all protocols that are tested here.
 pub(crate) async fn site() -> Result<Site> {
     start(config()?).await
 }
@@ -37,7 +35,6 @@ async fn start(config: Config) -> Result<Site> {
     Site::start_speaking(config, &protocols).await
 }
 
-/// The address of the listener for sessions with this carrier.
 pub(crate) fn address(site: &Site, carrier: Carrier) -> Result<SocketAddr> {
     match carrier {
         Carrier::Cookie => Ok(site.envoy.address()),
@@ -45,7 +42,6 @@ pub(crate) fn address(site: &Site, carrier: Carrier) -> Result<SocketAddr> {
     }
 }
 
-/// Waits until no stream is open: in Envoy, on either side, and in the backends.
 async fn until_idle(site: &Site) -> Result<()> {
     poll::until("all streams to end", async || {
         let gauges = site

@@ -1,5 +1,4 @@
-//! 200 clients of all kinds at the same time, each with its own connection and session. Nothing leaks, hangs or is
-//! mixed up.
+//! 200 clients of all kinds at once, each with its own connection and session. Nothing leaks, hangs or is mixed up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -21,7 +20,7 @@ const CLIENTS: usize = 200;
 
 #[tokio::test]
 async fn two_hundred_clients_of_all_kinds_do_not_mix() -> Result<()> {
-    // Connections to backends must end, too, when they are not used.
+    // Unused connections to backends must end, too.
     let idle = json!({"typed_extension_protocol_options": {
         "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
             "common_http_protocol_options": {"idle_timeout": "0.2s"},
@@ -80,7 +79,7 @@ async fn two_hundred_clients_of_all_kinds_do_not_mix() -> Result<()> {
     nothing_left.await.with_context(|| format!("{left:?} is still open"))
 }
 
-/// What Envoy has open or holds: connections, streams, bytes; without those that are 0.
+/// Open connections and streams, and bytes, without those that are 0.
 async fn under_way(envoy: &Envoy) -> Result<BTreeMap<String, u64>> {
     let gauges = "^(http.web|cluster.backends|listener.127).*_(active|buffered)$";
     let mut under_way = envoy.stats(gauges).await?;
@@ -95,7 +94,6 @@ struct Client {
     everybody: Arc<Barrier>,
 }
 
-/// How many kinds of clients there are.
 const KINDS: usize = 8;
 
 impl Client {
@@ -115,7 +113,7 @@ impl Client {
         Ok(self.session)
     }
 
-    /// Waits for the other clients. Each then has a connection on which a request was answered.
+    /// Each then has a connection on which a request was answered.
     async fn waits_for_all(&self) -> Result<()> {
         for _ in 0..2 {
             poll::patiently("the others", async { Ok(self.everybody.wait().await) }).await?;
@@ -123,12 +121,11 @@ impl Client {
         Ok(())
     }
 
-    /// A text that only this client sends, and only at its `index`th request.
+    /// A text that only this client sends, at its `index`th request only.
     fn word(&self, index: usize) -> String {
         format!("client {:03}, {index:03}", self.number)
     }
 
-    /// Half of the clients of each kind speak HTTP/2, if the kind can choose.
     fn http2(&self) -> bool {
         self.number / KINDS % 4 >= 2
     }
@@ -138,7 +135,7 @@ impl Client {
         if self.http2() { request.http2() } else { request }
     }
 
-    /// Sends a plain request, over this connection or a new one. The backend must see this client's text and no token.
+    /// Over this connection or a new one. The backend must see this client's text and no token.
     async fn asks_once(&mut self, connection: Option<&mut Connection>) -> Result<()> {
         let word = self.word(0);
         let request = self.request("/").header("x-client", &word);
@@ -223,7 +220,7 @@ impl Client {
         Ok(())
     }
 
-    /// Resets its own streams, during the upload and during the answer.
+    /// Resets during the upload and during the answer.
     async fn gives_up(&mut self) -> Result<()> {
         for round in 0..4 {
             let (request, mut upload) = self.request("/echo").upload();
@@ -241,7 +238,6 @@ impl Client {
         Ok(())
     }
 
-    /// The backend resets its streams.
     async fn is_cut_off(&mut self) -> Result<()> {
         for round in 0..4 {
             let (request, mut upload) = self.request("/echo").header("x-cut-after", "1").upload();

@@ -1,17 +1,13 @@
-//! Streams that the client or the backend ends early.
-
 use anyhow::{Context, Result, bail, ensure};
 use limpet_e2e::{Answering, Carrier, Connection, Exchange, Request, Site, Upload, tools};
 use tokio::sync::OnceCell;
 
 use super::{Session, address, site, until_idle};
 
-/// A request over HTTP/1.1 or over HTTP/2.
 fn over(http2: bool, request: Request) -> Request {
     if http2 { request.http2() } else { request }
 }
 
-/// Checks that no stream is left in Envoy or in a backend, and that the session continues.
 async fn assert_continues(site: &Site, session: &mut Session) -> Result<()> {
     until_idle(site).await?;
     let at = address(site, session.carrier())?;
@@ -20,7 +16,7 @@ async fn assert_continues(site: &Site, session: &mut Session) -> Result<()> {
     Ok(())
 }
 
-/// Sends a piece of a body to `/echo` and gets it back.
+/// Sends a piece to `/echo` and gets it back.
 pub(super) async fn echo(upload: &mut Upload, exchange: &mut Exchange, piece: &str) -> Result<()> {
     upload.send(piece.to_owned()).await?;
     let back = exchange.bytes(piece.len()).await?;
@@ -28,8 +24,8 @@ pub(super) async fn echo(upload: &mut Upload, exchange: &mut Exchange, piece: &s
     Ok(())
 }
 
-/// Checks that the answer is cut off, without any more bytes. Envoy before 1.37 resets an HTTP/2 stream with the code
-/// `NO_ERROR`, which hyper takes for the end.
+/// No more bytes come. Envoy before 1.37 resets an HTTP/2 stream with the code `NO_ERROR`, which hyper takes for the
+/// end.
 pub(super) async fn assert_cut_off(exchange: Exchange, http2: bool) -> Result<()> {
     static TELLS: OnceCell<bool> = OnceCell::const_new();
     let tells = TELLS.get_or_try_init(async || anyhow::Ok(tools::envoy_version()? >= (1, 37)));
@@ -62,7 +58,7 @@ async fn a_client_resets_its_upload() -> Result<()> {
     Ok(())
 }
 
-/// The answer does not exist yet, so no session begins.
+/// No session begins without an answer.
 #[tokio::test]
 async fn a_client_leaves_before_its_first_answer() -> Result<()> {
     let site = site().await?;
@@ -103,7 +99,7 @@ async fn a_client_leaves_during_its_answer() -> Result<()> {
     Ok(())
 }
 
-/// One stream is reset. The other streams of the connection continue.
+/// The connection's other streams continue.
 #[tokio::test]
 async fn a_client_resets_one_stream_of_many() -> Result<()> {
     let site = site().await?;
@@ -125,7 +121,6 @@ async fn a_client_resets_one_stream_of_many() -> Result<()> {
     assert_continues(&site, &mut session).await
 }
 
-/// All streams of a connection end with it.
 #[tokio::test]
 async fn a_client_drops_a_connection_with_many_streams() -> Result<()> {
     let site = site().await?;
@@ -161,7 +156,7 @@ async fn a_backend_cuts_its_answer_off() -> Result<()> {
     Ok(())
 }
 
-/// Envoy answers itself, without a token. The client keeps its token.
+/// Envoy answers without a token. The client keeps its own.
 #[tokio::test]
 async fn a_backend_hangs_up_during_an_upload() -> Result<()> {
     let mut site = site().await?;

@@ -1,12 +1,9 @@
-//! Trailers of requests and answers.
-
 use anyhow::Result;
 use limpet_e2e::{Carrier, Config, Request, Site};
 use serde_json::json;
 
 use super::{Session, address, config, start};
 
-/// A site that allows trailers over HTTP/1.1.
 async fn site_with_trailers() -> Result<Site> {
     let enabled = json!({"enable_trailers": true});
     let config: Config = config()?

@@ -45,7 +45,6 @@ async fn a_session_continues_when_its_client_changes_the_protocol() -> Result<()
     Ok(())
 }
 
-/// Three backends on the IPv6 loopback.
 fn ipv6_backends() -> Result<Vec<Backend>> {
     let address = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
     ["a", "b", "c"]

@@ -1,4 +1,4 @@
-//! Envoys agree without talking: who is in no table gets the backend that its address hashes to.
+//! Envoys agree without talking: a client in no table gets the backend that its address hashes to.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,6 @@ use limpet_e2e::{Backend, Envoy};
 
 use super::*;
 
-/// The backend of each of these addresses, told by a proxy that Envoy trusts.
 async fn backends(envoy: &Envoy, addresses: &[String]) -> Result<Vec<String>> {
     let mut backends = Vec::new();
     for address in addresses {
@@ -41,7 +40,7 @@ async fn several_envoys_and_a_new_one_choose_alike() -> Result<()> {
     Ok(())
 }
 
-/// The first request of a client may come from another address of its prefix at each Envoy.
+/// At each Envoy, a client may come from another address of its prefix.
 #[tokio::test]
 async fn addresses_of_one_prefix_hash_alike() -> Result<()> {
     let servers = Backend::three()?;

@@ -1,5 +1,3 @@
-//! Clients that come at the same moment, to different workers.
-
 use futures_util::future::try_join_all;
 
 use super::*;
@@ -9,8 +7,8 @@ async fn together(site: &Site) -> Result<Vec<String>> {
     try_join_all((1..=24).map(|number| backend(site, number))).await
 }
 
-/// All of them share one place of the wasm filter's table, and are the first ones there: a worker may overwrite what
-/// others have noted since it looked. The next requests note it again, and from then on nothing is lost.
+/// All share one place of the wasm filter's table: at first, a worker may overwrite what others have just noted. The
+/// next requests note it again, and then nothing is lost.
 #[tokio::test]
 async fn who_begins_at_once_has_an_entry_by_the_next_request() -> Result<()> {
     let policy = json!({"source": {"entries": 32}});

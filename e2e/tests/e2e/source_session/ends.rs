@@ -1,5 +1,3 @@
-//! What ends a session: its timeout, and a full table.
-
 use super::*;
 
 /// The wasm filter may note a use up to a hundredth of the timeout late.

@@ -1,6 +1,5 @@
-//! Sessions that the client's address holds.
-//!
-//! Most tests balance load in turn, so that only the table can keep a client where it is. `source.yaml` hashes.
+//! Sessions that the client's address holds. Most tests balance load in turn, so that only the table can keep a client
+//! where it is. `source.yaml` hashes.
 
 mod agreement;
 mod at_once;
@@ -15,24 +14,20 @@ use anyhow::{Context, Result};
 use limpet_e2e::{Answer, Build, Config, Site};
 use serde_json::{Value, json};
 
-/// An address of the machine for a client.
 fn client(number: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 7, number)
 }
 
-/// `source.yaml` with this policy, and with load balancing in turn.
 fn in_turn(policy: &Value) -> Result<Config> {
     Ok(Config::load("source.yaml")?
         .policy(policy)
         .cluster(&json!({"lb_policy": "ROUND_ROBIN"})))
 }
 
-/// A request of this client.
 async fn ask(site: &Site, number: u8) -> Result<Answer> {
     site.envoy.get("/").from(client(number)).send().await
 }
 
-/// The backend that answers this client.
 async fn backend(site: &Site, number: u8) -> Result<String> {
     backend_of(&ask(site, number).await?)
 }
@@ -61,7 +56,7 @@ async fn neither_client_nor_backend_sees_anything() -> Result<()> {
     Ok(())
 }
 
-/// A connection for every request: each worker sees what the others have noted.
+/// A connection for every request: workers see each other's entries.
 #[tokio::test]
 async fn each_address_keeps_its_backend_at_all_workers() -> Result<()> {
     let site = Site::start(in_turn(&json!({"source": {}}))?.workers(4)).await?;
@@ -84,7 +79,7 @@ async fn each_address_keeps_its_backend_at_all_workers() -> Result<()> {
     Ok(())
 }
 
-/// What a client says of itself does not count; what the hops that Envoy trusts say does.
+/// A client's own claims do not count; those of trusted hops do.
 #[tokio::test]
 async fn the_address_is_what_envoy_takes_for_it() -> Result<()> {
     // A single worker takes turns for all.

@@ -1,5 +1,3 @@
-//! An entry remembers its destination.
-
 use limpet_e2e::{Envoy, poll};
 
 use super::*;

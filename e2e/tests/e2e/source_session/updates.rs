@@ -1,4 +1,4 @@
-//! Entries outlast a configuration that does not change their policy, and a backend that drains.
+//! Entries outlast a configuration with their policy unchanged, and a draining backend.
 
 use super::*;
 
@@ -30,7 +30,6 @@ async fn nobody_moves_when_the_filters_configuration_changes() -> Result<()> {
     for hours in 2..=6 {
         let count = site.envoy.stat(reloads).await?;
         site.envoy.update(|kept| kept.filter(&config(&format!("{hours}h"))))?;
-        // Requests go on while Envoy changes.
         while site.envoy.stat(reloads).await? == count {
             assert_eq!(backends(&site).await?, before, "after {hours} updates");
         }

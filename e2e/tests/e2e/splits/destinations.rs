@@ -1,5 +1,4 @@
-//! Sessions of a destination: the split chooses a service for every request, and within each service the client has a
-//! session.
+//! Sessions of a destination: the split chooses a service for every request, and a client has a session in each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,11 +11,9 @@ use super::site::{SplitSite, service};
 use super::statistics::{TOO_MUCH_FOR_TWO, chi_squared};
 
 const CLUSTERS: [&str; 3] = ["blue", "green", "red"];
-/// The weights in `destination.yaml`.
 const WEIGHTS: [u32; 2] = [70, 30];
 
-/// `destination.yaml` with these policies, and with a third cluster. `weights` and `sessions` are those of its
-/// clusters.
+/// Policies, weights and sessions of three clusters; `destination.yaml` has two.
 fn config(policies: &Value, weights: [u32; 3], sessions: [Option<&str>; 3]) -> Result<Config> {
     let filter = json!({"keys": [{"id": 1, "env": "LIMPET_KEY"}], "policies": policies});
     let config = Config::load("destination.yaml")?.another_cluster(CLUSTERS[2], []);
@@ -33,27 +30,24 @@ fn config(policies: &Value, weights: [u32; 3], sessions: [Option<&str>; 3]) -> R
     }))
 }
 
-/// The file's policies, weights and sessions, with a third cluster that gets no requests.
 fn unchanged() -> Result<Config> {
     let policies = json!({"web": {"cookie": {"name": "limpet-session", "perScope": true}}});
     config(&policies, [70, 30, 0], [Some("web/blue"), Some("web/green"), None])
 }
 
-/// The same by the policy of the route, of which each cluster has sessions.
+/// As [`unchanged`], by the policy of the route, of which each cluster has sessions.
 fn of_route(policy: &Value) -> Result<Config> {
     let config = config(&json!({"web": policy}), [70, 30, 0], [None; 3])?;
     let metadata = json!({"metadata": {"filter_metadata": {"limpet": {"session": "@destination/web/shop"}}}});
     Ok(config.route(&metadata))
 }
 
-/// What a client saw: the backends of each service, and the number of requests that each service answered.
 #[derive(Debug, Default)]
 struct ClientView {
     backends: BTreeMap<String, BTreeSet<String>>,
     counts: [u32; 2],
 }
 
-/// Runs clients that send this many requests each, and keep their cookies and the headers x-blue and x-green.
 async fn run_clients(envoy: &Envoy, clients: usize, requests: usize) -> Result<Vec<ClientView>> {
     let mut tasks = JoinSet::new();
     for _ in 0..clients {
@@ -98,12 +92,11 @@ async fn run_clients(envoy: &Envoy, clients: usize, requests: usize) -> Result<V
     Ok(views)
 }
 
-/// Whether an answer begins a session.
 fn answer_begins(answer: &Answer) -> bool {
     !answer.set_cookies().is_empty() || ["x-blue", "x-green"].iter().any(|name| answer.header(name).is_some())
 }
 
-/// Checks that the split has its weights, and that every client has one backend in each service.
+/// Checks that the split has its weights, and that clients have one backend in each service.
 fn assert_split_and_kept(views: &[ClientView]) {
     let of = |service: usize| views.iter().map(|view| view.counts[service]).sum::<u32>();
     let counts = [of(0), of(1)];
@@ -140,7 +133,7 @@ async fn the_split_is_kept_although_cookies_are_sent() -> Result<()> {
     Ok(())
 }
 
-/// Each destination has its own header, so clients keep one value for each.
+/// Clients keep one value for each destination's header.
 #[tokio::test]
 async fn the_split_is_kept_although_headers_are_sent() -> Result<()> {
     let policies = json!({"blue": {"header": {"name": "x-blue"}}, "green": {"header": {"name": "x-green"}}});
@@ -150,8 +143,8 @@ async fn the_split_is_kept_although_headers_are_sent() -> Result<()> {
     Ok(())
 }
 
-/// If destinations share a header, a client sends one value, which may be another destination's token. With `forward`,
-/// backends see it as they see their own.
+/// In a shared header, a client sends one value, maybe another destination's token. With `forward`, backends see it as
+/// their own.
 #[tokio::test]
 async fn another_destinations_token_in_the_header_is_not_honoured() -> Result<()> {
     for forward in [false, true] {
@@ -181,7 +174,7 @@ async fn another_destinations_token_in_the_header_is_not_honoured() -> Result<()
     Ok(())
 }
 
-/// A visitor with sessions at blue and at green, and their backends by service.
+/// A visitor with sessions at blue and green, and their backends by service.
 async fn with_both(site: &SplitSite) -> Result<(Visitor, BTreeMap<String, String>)> {
     let mut visitor = Visitor::new(&site.envoy);
     let mut backends = BTreeMap::new();
@@ -197,7 +190,7 @@ async fn with_both(site: &SplitSite) -> Result<(Visitor, BTreeMap<String, String
     Ok((visitor, backends))
 }
 
-/// When a backend goes, only its session moves, to another backend of the same destination.
+/// Its session moves to another backend of the same destination.
 #[tokio::test]
 async fn when_a_backend_goes_the_other_session_stays() -> Result<()> {
     let patient = json!({"route": {"retry_policy": {"retry_on": "connect-failure", "num_retries": 3}}});
@@ -249,7 +242,7 @@ async fn strict_sessions_fail_within_their_destination(config: Config) -> Result
     Ok(())
 }
 
-/// Green names a policy that does not exist, and red names none.
+/// Green names an unknown policy, and red names none.
 #[tokio::test]
 async fn a_destination_without_a_session_is_left_alone() -> Result<()> {
     let policies = json!({"web": {"cookie": {"name": "limpet-session", "perScope": true}}});

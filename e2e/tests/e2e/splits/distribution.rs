@@ -1,5 +1,3 @@
-//! New sessions are distributed by the weights.
-
 use anyhow::{Context, Result};
 use limpet_e2e::{Carrier, Connection, Envoy};
 use tokio::task::JoinSet;
@@ -7,7 +5,7 @@ use tokio::task::JoinSet;
 use super::site::{SERVICES, SplitSite, policies, rules, service, split};
 use super::statistics::{TOO_MUCH_FOR_THREE, chi_squared};
 
-/// Sends first requests over four connections. Returns how many each service answered.
+/// Sends first requests over four connections. Returns each service's number of answers.
 async fn first_requests(envoy: &Envoy, count: usize) -> Result<[u32; 3]> {
     let mut clients = JoinSet::new();
     for client in 0..4 {
@@ -42,7 +40,7 @@ async fn two_thousand_first_requests_are_split_by_the_weights() -> Result<()> {
     let counts = first_requests(&site.envoy, 2000).await?;
     let found = chi_squared(&counts, &weights);
     assert!(found < TOO_MUCH_FOR_THREE, "{counts:?}: chi-squared is {found}");
-    // The same counts do not fit other weights: this check sees a wrong split.
+    // The check sees a wrong split: other weights do not fit the counts.
     for wrong in [[60, 20, 20], [1, 1, 1], [40, 40, 20], [50, 20, 30]] {
         let found = chi_squared(&counts, &wrong);
         assert!(

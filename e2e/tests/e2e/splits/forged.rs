@@ -1,5 +1,3 @@
-//! Clients that send the header that leads sessions to their destination.
-
 use std::collections::BTreeSet;
 
 use anyhow::Result;
@@ -9,7 +7,7 @@ use limpet_e2e::{Carrier, Config};
 use super::rule::{Rule, by_specifier};
 use super::site::{SERVICES, Session, SplitSite, policies, service, split};
 
-/// A split in which shop-v2 and shop-v3 get no new sessions.
+/// shop-v2 and shop-v3 get no new sessions.
 fn config() -> Result<Config> {
     let rule = Rule::new("/", "cookie/shop")
         .to("shop-v1", 1)
@@ -18,7 +16,7 @@ fn config() -> Result<Config> {
     split(&[rule], &policies(false))
 }
 
-/// The services that answer forged requests, from clients without a session and with this one.
+/// The services that answer forged requests, without a session and with this one.
 async fn reached(site: &SplitSite, session: Option<&Session>) -> Result<BTreeSet<String>> {
     let mut reached = BTreeSet::new();
     for forged in SERVICES {
@@ -58,7 +56,7 @@ async fn forged_headers_reach_nothing_without_the_filter() -> Result<()> {
 /// Shows that the two tests above can fail.
 #[tokio::test]
 async fn without_the_early_removal_forged_headers_steer() -> Result<()> {
-    // A specifier does not look at the header.
+    // A specifier ignores the header.
     let steered = if by_specifier() { &SERVICES[..1] } else { &SERVICES };
     let steered: BTreeSet<String> = steered.iter().map(|&service| service.to_owned()).collect();
     for present in [true, false] {

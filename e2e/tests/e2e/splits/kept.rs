@@ -1,5 +1,3 @@
-//! A session stays at its service, also when the weights change.
-
 use anyhow::{Result, ensure};
 use limpet_e2e::{Carrier, Crowd};
 
@@ -56,8 +54,7 @@ async fn weights_that_change_under_load_move_no_session() -> Result<()> {
     Ok(())
 }
 
-/// Shows why there are routes in front of the weighted one: without them, half of a session's requests would go
-/// elsewhere.
+/// The reason for routes in front of the weighted one.
 #[tokio::test]
 async fn without_the_clusters_routes_sessions_move() -> Result<()> {
     let weights = rules(false, &[("shop-v1", 50), ("shop-v2", 50)]);

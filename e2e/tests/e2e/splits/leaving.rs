@@ -5,7 +5,7 @@ use limpet_e2e::{Carrier, Crowd};
 
 use super::site::{Session, SplitSite, policies, rules, service, split, visited};
 
-/// Its sessions end: each gets a new token, no request fails, and sessions at other services do not change.
+/// Each gets a new token, and sessions at other services do not change.
 #[tokio::test]
 async fn sessions_of_a_removed_service_end_without_an_error() -> Result<()> {
     for strict in [false, true] {
@@ -44,7 +44,7 @@ async fn sessions_of_a_removed_service_end_without_an_error() -> Result<()> {
     Ok(())
 }
 
-/// Shows what happens if the service comes back: its tokens are good again as soon as its route exists.
+/// Its tokens are good again as soon as its route exists.
 #[tokio::test]
 async fn a_service_that_comes_back_has_its_sessions_again() -> Result<()> {
     let weights = |v1, v2| rules(true, &[("shop-v1", v1), ("shop-v2", v2)]);

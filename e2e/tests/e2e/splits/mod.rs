@@ -1,4 +1,4 @@
-//! Rules that lead to several services: which sessions they have, and which service a session goes to.
+//! Sessions of rules with several services, and the services that they go to.
 
 mod destinations;
 mod distribution;

@@ -1,4 +1,4 @@
-//! Sessions of a split that their application moves. They stay in the service that answered.
+//! Applications move sessions of a split within the service that answered.
 
 use std::net::SocketAddr;
 
@@ -19,7 +19,6 @@ fn policies(strict: bool) -> Value {
     policies
 }
 
-/// The rules with these weights of shop-v1 and shop-v2.
 fn rules(strict: bool, [v1, v2]: [u32; 2]) -> [Rule; 2] {
     site::rules(strict, &[("shop-v1", v1), ("shop-v2", v2)]).map(Rule::moving)
 }
@@ -38,7 +37,6 @@ async fn change(site: &mut SplitSite, strict: bool, weights: [u32; 2], newcomers
     .await
 }
 
-/// The other backend of the same service.
 fn neighbour(site: &mut SplitSite, backend: &str) -> Result<(String, SocketAddr)> {
     let (service, own) = backend.split_once('/').context("a backend of no service")?;
     let name = format!("{service}/{}", if own == "a" { "b" } else { "a" });
@@ -46,7 +44,6 @@ fn neighbour(site: &mut SplitSite, backend: &str) -> Result<(String, SocketAddr)
     Ok((name, address))
 }
 
-/// A request of the session to which its backend answers that it moves there.
 async fn tell(site: &SplitSite, session: &mut Session, to: SocketAddr) -> Result<Answer> {
     let request = site.envoy.get(&session.carrier.path());
     let answer = session.send(request.answered_with(MOVE, to.to_string())).await?;
@@ -54,7 +51,7 @@ async fn tell(site: &SplitSite, session: &mut Session, to: SocketAddr) -> Result
     Ok(answer)
 }
 
-/// Moves the session to the other backend of its service. It is there with the next request, and from then on.
+/// Moves the session to the other backend of its service, where it stays.
 async fn moved(site: &mut SplitSite, session: &mut Session) -> Result<()> {
     let (name, address) = neighbour(site, &session.backend)?;
     let told = tell(site, session, address).await?;
@@ -99,7 +96,7 @@ async fn a_session_moves_within_its_service_at_any_weight() -> Result<()> {
     Ok(())
 }
 
-/// The weights change between the word of the application and the next request.
+/// The weights change between the application's answer and the next request.
 #[tokio::test]
 async fn a_session_arrives_whatever_becomes_of_the_weights() -> Result<()> {
     for strict in [false, true] {
@@ -142,7 +139,7 @@ async fn a_session_of_a_split_may_begin_at_a_named_backend() -> Result<()> {
     Ok(())
 }
 
-/// Envoy looks for the address in the cluster of the session only, whether that has all the weight or none.
+/// Envoy searches only the session's cluster, whether that has all the weight or none.
 #[tokio::test]
 async fn a_backend_of_the_other_service_is_refused_and_counted() -> Result<()> {
     for (strict, at_weight_zero) in [(false, false), (false, true), (true, false), (true, true)] {

@@ -13,7 +13,6 @@ fn filter(per_scope: bool) -> Value {
     json!({"keys": [{"id": 1, "env": "LIMPET_KEY"}], "policies": {"web": policy}})
 }
 
-/// Rules for /a and for /b, under one policy.
 pub(crate) fn two_rules(per_scope: bool) -> Result<Config> {
     let rule = |name: &str| {
         json!({
@@ -28,8 +27,8 @@ pub(crate) fn two_rules(per_scope: bool) -> Result<Config> {
         .routes(json!([rule("a"), rule("b")])))
 }
 
-/// A client that sends requests for /a and /b at the same time, many times. Returns how often one of the two reached
-/// another backend, or got a new token, after the first time.
+/// Requests /a and /b at the same time, many times. Returns how often one of the two then reached another backend, or
+/// got a new token.
 async fn walk(mut visitor: Visitor, envoy: std::net::SocketAddr) -> Result<usize> {
     let mut first: Option<[Answer; 2]> = None;
     let mut lost = 0;
@@ -50,7 +49,7 @@ async fn walk(mut visitor: Visitor, envoy: std::net::SocketAddr) -> Result<usize
     Ok(lost)
 }
 
-/// Runs fifty of these clients at the same time. Returns how often each one's sessions broke.
+/// Lets fifty clients [`walk`] at the same time. Returns how often each one's sessions broke.
 async fn fifty_clients(per_scope: bool) -> Result<Vec<usize>> {
     let site = Site::start(two_rules(per_scope)?).await?;
     let mut clients = JoinSet::new();
@@ -66,7 +65,7 @@ async fn sessions_of_two_rules_can_begin_at_the_same_time() -> Result<()> {
     Ok(())
 }
 
-/// A client keeps one cookie for a name and path, so one of the two rules always gets the other's.
+/// A client keeps one cookie for a name and path, so one rule always gets the other's.
 #[tokio::test]
 async fn without_the_flag_two_rules_end_each_others_sessions() -> Result<()> {
     let lost = fifty_clients(false).await?;
@@ -114,8 +113,7 @@ async fn no_cookie_of_another_rule_reaches_a_backend() -> Result<()> {
     Ok(())
 }
 
-/// Starts visitors of / that send requests until they are told to stop. Each must always reach the same backend.
-/// Returns their cookies.
+/// Starts visitors of / that request until `leaving`. Each must stay on its backend. Returns their cookies.
 fn keep_coming(envoy: &Envoy, leaving: &Arc<AtomicBool>) -> JoinSet<Result<Visitor>> {
     let mut visitors = JoinSet::new();
     for _ in 0..12 {
@@ -136,7 +134,7 @@ fn keep_coming(envoy: &Envoy, leaving: &Arc<AtomicBool>) -> JoinSet<Result<Visit
     visitors
 }
 
-/// Workers of Envoy apply the change one after the other, so for a while clients see both configurations.
+/// Workers apply the change one after the other, so clients see both configurations for a while.
 #[tokio::test]
 async fn a_change_of_the_flag_moves_no_live_session() -> Result<()> {
     let metadata = json!({"metadata": {"filter_metadata": {"limpet": {"session": "web/shop"}}}});

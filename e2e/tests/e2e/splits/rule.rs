@@ -1,11 +1,8 @@
-//! Rules of a split as Envoy's routes.
-
 use anyhow::{Context, Result};
 use limpet_core::token::Destination;
 use limpet_e2e::Config;
 use serde_json::{Value, json};
 
-/// A rule: what it matches, its session, and its services.
 #[derive(Debug, Clone)]
 pub(crate) struct Rule {
     name: String,
@@ -16,7 +13,7 @@ pub(crate) struct Rule {
     moves: bool,
 }
 
-/// A service of a rule: a cluster, its weight for new sessions, and the changes to its requests and responses.
+/// A cluster, its weight for new sessions, and the changes to its requests and responses.
 #[derive(Debug, Clone)]
 struct Service {
     cluster: String,
@@ -25,7 +22,7 @@ struct Service {
 }
 
 impl Rule {
-    /// A rule for paths that begin with `prefix`, with this session: `<policy>/<scope>`.
+    /// For paths that begin with `prefix`; `session` is `<policy>/<scope>`.
     pub(crate) fn new(prefix: &str, session: &str) -> Self {
         Self {
             name: session.rsplit('/').next().unwrap_or_default().to_owned(),
@@ -37,18 +34,16 @@ impl Rule {
         }
     }
 
-    /// Matches only requests with this header.
     pub(crate) fn with_header(mut self, name: &str, value: &str) -> Self {
         self.matched["headers"] = json!([{"name": name, "string_match": {"exact": value}}]);
         self
     }
 
-    /// Adds a cluster with this weight.
     pub(crate) fn to(self, cluster: &str, weight: u32) -> Self {
         self.modified(cluster, weight, &json!({}))
     }
 
-    /// Adds a cluster with this weight and these changes to its requests and responses.
+    /// With these changes to its requests and responses.
     pub(crate) fn modified(mut self, cluster: &str, weight: u32, modifiers: &Value) -> Self {
         self.services.push(Service {
             cluster: cluster.to_owned(),
@@ -58,18 +53,16 @@ impl Rule {
         self
     }
 
-    /// Whether the rule's policy is strict.
     pub(crate) fn strict(mut self, strict: bool) -> Self {
         self.strict = strict;
         self
     }
 
-    /// The rule's policy has `move`.
     pub(crate) fn moving(self) -> Self {
         Self { moves: true, ..self }
     }
 
-    /// The routes that `docs/reference/envoy-configuration.md` describes, in the way that is tested.
+    /// The routes of `docs/reference/envoy-configuration.md`, in the way that is tested.
     pub(crate) fn routes(&self) -> Vec<Value> {
         let has_modifiers = |service: &Service| service.modifiers.as_object().is_some_and(|fields| !fields.is_empty());
         if by_specifier() && !self.services.iter().any(has_modifiers) {
@@ -78,7 +71,6 @@ impl Rule {
         self.by_routes()
     }
 
-    /// One route, with a cluster specifier.
     pub(crate) fn by_specifier(&self) -> Value {
         let destinations = self
             .services
@@ -121,7 +113,7 @@ impl Rule {
         led.chain([weighted]).collect()
     }
 
-    /// What a strict policy needs of a route. A session that moves is not strict.
+    /// What a strict policy needs of a route. A moving session is not strict.
     fn strict_filters(&self, config: &Value) -> Value {
         let soft = if self.moves { within(config) } else { out() };
         json!({SOFT: soft, STRICT: within(config)})
@@ -134,13 +126,11 @@ impl Rule {
     }
 }
 
-/// Whether splits are tested with cluster specifiers (`LIMPET_SPLITS=specifier`), and not with a route for each
-/// cluster.
+/// Whether splits have cluster specifiers (`LIMPET_SPLITS=specifier`) instead of a route for each cluster.
 pub(crate) fn by_specifier() -> bool {
     std::env::var("LIMPET_SPLITS").as_deref() == Ok("specifier")
 }
 
-/// The action of a route whose cluster specifier has this configuration.
 pub(crate) fn specifier(config: &Value) -> Value {
     let typed_config = json!({
         "@type": "type.googleapis.com/\
@@ -162,7 +152,7 @@ fn set_session(route: &mut Value, session: &str) {
 const SOFT: &str = "limpet.stateful_session";
 const STRICT: &str = "limpet.stateful_session_strict";
 
-/// The filter is in the chain and does nothing.
+/// In the chain, without an effect.
 fn idle() -> Value {
     json!({
         "@type": "type.googleapis.com/envoy.extensions.filters.http.stateful_session.v3.StatefulSessionPerRoute",
@@ -170,12 +160,12 @@ fn idle() -> Value {
     })
 }
 
-/// The filter is not in the chain.
+/// Not in the chain.
 fn out() -> Value {
     json!({"@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig", "disabled": true})
 }
 
-/// The filter is in the chain, with this configuration.
+/// In the chain, with this configuration.
 fn within(config: &Value) -> Value {
     json!({"@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig", "config": config})
 }
@@ -187,12 +177,11 @@ fn add(target: &mut Value, fields: &Value) {
     }
 }
 
-/// The routes of these rules, in order.
 pub(crate) fn routes(rules: &[Rule]) -> Value {
     rules.iter().flat_map(Rule::routes).collect()
 }
 
-/// The rule of `split.yaml` has the file's routes.
+/// Of `split.yaml`.
 #[test]
 fn a_rule_has_the_routes_of_the_example() -> Result<()> {
     let adds = |service: &str| json!({"request_headers_to_add": [{"header": {"key": "x-service", "value": service}}]});

@@ -7,11 +7,10 @@ use serde_json::json;
 use super::rule::{Rule, routes};
 use super::site::{Session, policies, rules, service, split};
 
-/// The clusters of the service shop-v1, before a change of its settings and after it.
+/// The clusters of shop-v1, before and after a change of its settings.
 const BEFORE: &str = "shop-v1#before";
 const AFTER: &str = "shop-v1#after";
 
-/// With both clusters of shop-v1, and the one of shop-v2.
 fn with_clusters(config: Config, v1: &[Backend], v2: &[Backend]) -> Config {
     let config = config.backends_of("shop-v2", v2);
     let config = config.another_cluster(BEFORE, v1).another_cluster(AFTER, v1);

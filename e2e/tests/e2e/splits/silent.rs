@@ -8,7 +8,6 @@ use serde_json::json;
 
 use super::site::{Session, SplitSite, policies, rules, service, split};
 
-/// shop-v1 has sessions, and shop-v2 has none.
 fn half(strict: bool) -> Result<Config> {
     let config = split(&rules(strict, &[("shop-v1", 50), ("shop-v2", 50)]), &policies(strict))?;
     Ok(config.edit(|bootstrap| {
@@ -49,7 +48,6 @@ async fn a_session_at_the_other_service_stays_there() -> Result<()> {
     Ok(())
 }
 
-/// An address has no entry either.
 #[tokio::test]
 async fn a_silent_service_makes_no_entries() -> Result<()> {
     let rule = super::rule::Rule::new("/", "web/shop")

@@ -6,24 +6,21 @@ use serde_json::{Value, json};
 
 use super::rule::{Rule, routes};
 
-/// The services, whose clusters have the same names.
 pub(crate) const SERVICES: [&str; 3] = ["shop-v1", "shop-v2", "shop-v3"];
 
-/// An Envoy with a split, and the backends of its services.
 #[derive(Debug)]
 pub(crate) struct SplitSite {
     pub(crate) envoy: Envoy,
-    /// The backends of each service, in the order of the services.
+    /// In the order of the services.
     backends: [[Backend; 2]; 3],
 }
 
 impl SplitSite {
-    /// Starts with this configuration, which is based on `split.yaml`.
+    /// The configuration is based on `split.yaml`.
     pub(crate) async fn start(config: Config) -> Result<Self> {
         Self::with_services(config.another_cluster(SERVICES[2], []), SERVICES).await
     }
 
-    /// Starts with this configuration and these clusters.
     pub(crate) async fn with_services(mut config: Config, services: [&str; 3]) -> Result<Self> {
         let pair = |service: &str| {
             anyhow::Ok([
@@ -39,28 +36,26 @@ impl SplitSite {
         Ok(Self { envoy, backends })
     }
 
-    /// The backend of this name.
     pub(crate) fn backend(&mut self, name: &str) -> Result<&mut Backend> {
         let mut backends = self.backends.iter_mut().flatten();
         let found = backends.find(|backend| backend.name() == name);
         found.with_context(|| format!("no backend {name}"))
     }
 
-    /// Replaces Envoy's rules, and waits until every worker has applied the change.
+    /// Replaces Envoy's rules, and waits until every worker has applied them.
     pub(crate) async fn change(&mut self, rules: &[Rule], what: &str, check: impl Fn(&Answer) -> bool) -> Result<()> {
         self.envoy.update(|config| config.routes(routes(rules)))?;
         self.envoy.until_every_worker(what, check).await
     }
 }
 
-/// `split.yaml` with these policies, and with these rules in a file that Envoy watches.
 pub(crate) fn split(rules: &[Rule], policies: &Value) -> Result<Config> {
     let filter = json!({"keys": [{"id": 1, "env": "LIMPET_KEY"}], "policies": policies});
     let config = Config::load("split.yaml")?.strict_filter().filter(&filter);
     Ok(config.routes(routes(rules)).discover_routes())
 }
 
-/// A policy for each carrier, with the carrier's name.
+/// One for each carrier, with its name.
 pub(crate) fn policies(strict: bool) -> Value {
     Carrier::ALL
         .map(|carrier| {
@@ -72,8 +67,7 @@ pub(crate) fn policies(strict: bool) -> Value {
         .collect()
 }
 
-/// A rule for each carrier, with these weights, for the carrier's path. The rule for cookies is also for all other
-/// paths.
+/// A rule for each carrier's path; the one for cookies is also for all other paths.
 pub(crate) fn rules(strict: bool, weights: &[(&str, u32)]) -> [Rule; 2] {
     [(Carrier::Header, "/header"), (Carrier::Cookie, "/")].map(|(carrier, prefix)| {
         let rule = Rule::new(prefix, &format!("{}/shop", carrier.name())).strict(strict);
@@ -83,12 +77,10 @@ pub(crate) fn rules(strict: bool, weights: &[(&str, u32)]) -> [Rule; 2] {
     })
 }
 
-/// The service that answered.
 pub(crate) fn service(answer: &Answer) -> Option<&str> {
     service_of(answer.backend()?)
 }
 
-/// The service that answered this visit.
 pub(crate) fn visited(visit: &Visit) -> Option<&str> {
     service_of(visit.backend()?)
 }
@@ -97,7 +89,6 @@ fn service_of(backend: &str) -> Option<&str> {
     Some(backend.split_once('/')?.0)
 }
 
-/// A client's session: its token and its backend.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) carrier: Carrier,
@@ -106,7 +97,6 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Begins a session.
     pub(crate) async fn begin(envoy: &Envoy, carrier: Carrier) -> Result<Self> {
         let answer = envoy.get(&carrier.path()).send().await?;
         Ok(Self {
@@ -116,12 +106,11 @@ impl Session {
         })
     }
 
-    /// Sends the next request. If the answer has a new token, the session keeps it.
+    /// Sends the next request, and keeps a new token.
     pub(crate) async fn go_on(&mut self, envoy: &Envoy) -> Result<Answer> {
         self.send(envoy.get(&self.carrier.path())).await
     }
 
-    /// As [`Session::go_on`], with this request.
     pub(crate) async fn send(&mut self, request: Request) -> Result<Answer> {
         let answer = self.carrier.bring(&self.token, request).send().await?;
         if let Some(token) = self.carrier.token(&answer) {
@@ -130,7 +119,7 @@ impl Session {
         Ok(answer)
     }
 
-    /// Sends requests. The session's backend must answer all of them, without a token.
+    /// The session's backend must answer all requests, without a token.
     pub(crate) async fn stays(&mut self, envoy: &Envoy, requests: usize) -> Result<()> {
         for _ in 0..requests {
             let answer = self.go_on(envoy).await?;

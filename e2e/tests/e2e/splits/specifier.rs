@@ -1,5 +1,5 @@
-//! Cluster specifiers of the dynamic module, which Envoy has from 1.40 on. The tests beside this file run with them,
-//! too: `make e2e FILTER=module SPLITS=specifier TEST=split`.
+//! Cluster specifiers of the dynamic module, from Envoy 1.40 on. The tests beside this file run with them, too: `make
+//! e2e FILTER=module SPLITS=specifier TEST=split`.
 
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::{Backend, Build, Carrier, Config, Crowd, Envoy, Keyring, tools};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::rule::{Rule, specifier};
 use super::site::{SERVICES, Session, SplitSite, policies, rules, service, split};
 
-/// Whether the build under test chooses clusters in the Envoy under test.
+/// Whether the build under test chooses clusters in this Envoy.
 pub(crate) fn chooses() -> Result<bool> {
     Ok(Build::tested()? == Build::Module && tools::envoy_version()? >= (1, 40))
 }
@@ -18,13 +18,12 @@ fn rule(weights: &[(&str, u32)]) -> Rule {
     weights.iter().fold(Rule::new("/", "cookie/shop"), to)
 }
 
-/// With one route, which has a specifier.
 fn config(weights: &[(&str, u32)]) -> Result<Config> {
     let rule = rule(weights);
     Ok(split(std::slice::from_ref(&rule), &policies(false))?.routes(json!([rule.by_specifier()])))
 }
 
-/// The rule of `split-specifier.yaml` has the file's route.
+/// Of `split-specifier.yaml`.
 #[test]
 fn a_specifier_has_the_route_of_the_example() -> Result<()> {
     let mut written = Value::Null;
@@ -44,7 +43,7 @@ fn a_specifier_has_the_route_of_the_example() -> Result<()> {
     Ok(())
 }
 
-/// By another filter, behind Limpet, and with the same number for the weights.
+/// By another filter, behind Limpet, with the same number for the weights.
 #[tokio::test]
 async fn a_route_that_is_matched_again_leads_to_the_session() -> Result<()> {
     if !chooses()? {
@@ -67,14 +66,14 @@ async fn a_route_that_is_matched_again_leads_to_the_session() -> Result<()> {
     });
     let site = SplitSite::start(config).await?;
     for _ in 0..4 {
-        // The token names the host that answered, wherever the weights led the request at first.
+        // The token names the host that answered, wherever the weights led the request.
         let mut session = Session::begin(&site.envoy, Carrier::Cookie).await?;
         session.stays(&site.envoy, 20).await?;
     }
     Ok(())
 }
 
-/// The clusters that are asked for by name and by hash, in everything that a client can set.
+/// The clusters asked for by name and by hash, in all that a client can set.
 #[tokio::test]
 async fn nothing_of_a_request_but_its_token_leads_it() -> Result<()> {
     if !chooses()? {
@@ -101,7 +100,7 @@ async fn nothing_of_a_request_but_its_token_leads_it() -> Result<()> {
         }
     }
     session.stays(&site.envoy, 5).await?;
-    // Nor does a token that is not the filter's.
+    // Nor does a foreign token.
     let mut token = session.token.clone().into_bytes();
     if let Some(last) = token.last_mut() {
         *last = if *last == b'A' { b'B' } else { b'A' };
@@ -113,7 +112,7 @@ async fn nothing_of_a_request_but_its_token_leads_it() -> Result<()> {
     Ok(())
 }
 
-/// What Envoy and the module say of a route configuration that comes while Envoy runs.
+/// What Envoy and the module log of a route configuration that comes later.
 #[tokio::test]
 async fn a_bad_specifier_is_refused_and_the_good_one_stays() -> Result<()> {
     if !chooses()? {
@@ -163,7 +162,7 @@ async fn a_bad_specifier_is_refused_and_the_good_one_stays() -> Result<()> {
     Ok(())
 }
 
-/// Under load, from the routes to the specifier and back: no session moves, and no request fails.
+/// From the routes to the specifier and back: no session moves, and no request fails.
 #[tokio::test]
 async fn the_two_ways_take_each_others_place_under_load() -> Result<()> {
     if !chooses()? {
@@ -197,7 +196,7 @@ async fn the_two_ways_take_each_others_place_under_load() -> Result<()> {
     journeys.none_moved()
 }
 
-/// The specifier has no keys, and needs none.
+/// The specifier needs no keys.
 #[tokio::test]
 async fn a_keyring_in_a_secret_leads_from_the_first_request_on() -> Result<()> {
     if !chooses()? {

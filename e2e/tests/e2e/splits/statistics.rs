@@ -1,6 +1,4 @@
-//! Statistics of requests that are split by weights.
-
-/// Pearson's chi-squared of these counts for these weights.
+/// Pearson's chi-squared.
 pub(super) fn chi_squared(counts: &[u32], weights: &[u32]) -> f64 {
     assert_eq!(counts.len(), weights.len());
     let total = f64::from(counts.iter().sum::<u32>());

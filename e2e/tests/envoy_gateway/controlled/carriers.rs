@@ -1,4 +1,4 @@
-//! Sessions that annotations ask for: what holds them, and when they begin.
+//! Carriers and beginnings of sessions by annotations.
 
 use anyhow::{Result, ensure};
 use limpet_e2e::poll;
@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use super::ControlledSite;
 use crate::elsewhere::{Front, by_address, by_login, by_query};
 
-/// A site whose sessions have these annotations.
 async fn start(prefix: &str, annotations: &Value) -> Result<ControlledSite> {
     let controlled = ControlledSite::start(prefix).await?;
     let change = json!({"metadata": {"annotations": annotations}});
@@ -21,7 +20,7 @@ impl ControlledSite {
         Front(self.site.address())
     }
 
-    /// Where the clients are after Envoy has been replaced, which has no table then.
+    /// The clients' pods after Envoy has been replaced, which has no table then.
     async fn replaced(&mut self) -> Result<Vec<String>> {
         self.envoy = self.site.envoy().await?;
         self.front().until_known(self.envoy.admin()).await?;
@@ -40,7 +39,7 @@ async fn an_address_holds_its_session() -> Result<()> {
     let anew = controlled.replaced().await?;
     ensure!(anew != first, "two Envoys choose alike without a hash");
 
-    // Envoy Gateway follows one such policy for a route, so it is the one that is there already.
+    // Envoy Gateway follows one such policy for a route: the one already there.
     let balancer = json!({"type": "ConsistentHash", "consistentHash": {"type": "SourceIP"}});
     let change = json!({"spec": {"loadBalancer": balancer}});
     let namespace = &controlled.site.namespace;

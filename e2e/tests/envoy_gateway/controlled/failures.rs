@@ -37,7 +37,7 @@ async fn another_policy_for_the_rule_takes_precedence_and_is_reported() -> Resul
     let name = ours[0]["metadata"]["name"].as_str().context("no policy")?;
     controlled.controller.kill();
     namespace.delete("EnvoyExtensionPolicy", name).await?;
-    // An older policy takes precedence over a younger one.
+    // An older policy takes precedence.
     let theirs = "
 apiVersion: gateway.envoyproxy.io/v1alpha1
 kind: EnvoyExtensionPolicy
@@ -68,7 +68,7 @@ spec:
     Ok(())
 }
 
-/// Limpet's policy for a rule does not disable another policy for the whole Gateway.
+/// Limpet's policy for a rule does not disable it.
 #[tokio::test]
 async fn a_policy_for_the_gateway_stays_in_effect() -> Result<()> {
     let controlled = ControlledSite::start("gateway-by-controller").await?;

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::ControlledSite;
 use crate::removal::traces;
 
-/// The pods that are called.
+/// The pods that are called over gRPC.
 const CALLS: &[(&str, &str)] = &[("app", "calls")];
 
 #[tokio::test]
@@ -35,14 +35,14 @@ async fn a_policy_becomes_a_session_that_outlives_the_controller() -> Result<()>
     );
     assert!(forger.get("/").await?.set_cookie("limpet-session").is_some());
 
-    // Envoy Gateway writes the statuses of class, Gateway and route; Limpet must not.
+    // Only Envoy Gateway may write the statuses of class, Gateway and route.
     let limpet = |status: &serde_json::Value| status.to_string().contains("limpet.dev");
     let route = controlled.site.namespace.get("HTTPRoute", "shop").await?;
     let gateway = controlled.site.namespace.get("Gateway", "web").await?;
     assert!(!limpet(&route["status"]), "{route}");
     assert!(!limpet(&gateway["status"]), "{gateway}");
 
-    // A controller that restarts writes nothing, since nothing has changed.
+    // A restarted controller writes nothing without a change.
     let written = controlled.written().await?;
     assert_eq!(written.len(), 2, "{written:?}");
     controlled.controller.kill();
@@ -80,7 +80,6 @@ async fn a_policy_becomes_a_session_that_outlives_the_controller() -> Result<()>
     );
     assert_eq!(visitor.get("/").await?.backend(), first.backend());
     assert_eq!(late.get("/").await?.set_cookies().len(), 0);
-    // The role has all rights that were needed.
     assert!(
         !controlled.controller.log()?.to_lowercase().contains("forbidden"),
         "{}",
@@ -164,8 +163,7 @@ async fn sessions_stay_at_a_draining_pod() -> Result<()> {
     Ok(())
 }
 
-/// A route for calls of gRPC gets its sessions as one for HTTP, although Envoy Gateway reads no sessions of its own
-/// there.
+/// Envoy Gateway reads no sessions of its own in `GRPCRoute`s.
 #[tokio::test]
 async fn calls_of_a_session_reach_one_pod() -> Result<()> {
     let controlled = ControlledSite::start("grpc-by-controller").await?;
@@ -187,11 +185,11 @@ spec:
     backendRefs: [{name: calls, port: 80}]
 ";
     namespace.apply(route).await?;
-    // With sessions of two rules, the names of their cookies would end in eight characters of their rules.
+    // With two rules, the cookies' names would end in eight characters of their rules.
     let policy = json!({"spec": {"targetRefs": [{"group": "", "kind": "Service", "name": "calls"}]}});
     namespace.merge("XBackendTrafficPolicy", "shop", &policy).await?;
     let say = async |session: &mut Session| {
-        // Each call has a connection of its own, so it may reach another worker.
+        // Each call's own connection may reach another worker.
         let mut client = EchoClient::connect(controlled.site.address()).await?;
         let call = session.call(Note::new("hello"))?;
         session.taken(client.say(call).await?)
@@ -242,7 +240,7 @@ async fn a_weight_of_0_is_reported() -> Result<()> {
 async fn unused_objects_are_deleted() -> Result<()> {
     let controlled = ControlledSite::start("gone-by-controller").await?;
     let namespace = &controlled.site.namespace;
-    // Objects of others: one for another route, and one that looks like the controller's.
+    // Others' objects: one for another route, and one that looks like the controller's.
     let own = "
 apiVersion: gateway.envoyproxy.io/v1alpha1
 kind: EnvoyExtensionPolicy

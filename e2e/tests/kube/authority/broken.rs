@@ -1,4 +1,4 @@
-//! The Secrets of certificates are deleted or damaged, or may not be written.
+//! Secrets of certificates that are deleted, damaged, or may not be written.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::failures::rights::without;
 use crate::failures::until_sessions;
 use crate::kept::until_event;
 
-/// The Secrets of Gateways are looked at once a minute.
+/// The Secrets of Gateways are read once a minute.
 const LOOK: Duration = Duration::from_secs(100);
 
 fn damage(field: &str) -> Value {
@@ -34,7 +34,6 @@ async fn a_lost_authority_is_made_again_and_a_damaged_one_is_told() -> Result<()
     site.namespace.merge("v1/Secret", AUTHORITY, &damage("tls.crt")).await?;
     let words = "data[tls.crt]: expected the certificate of one authority";
     until_event(&site.namespace, "Secret", AUTHORITY, "Invalid", words).await?;
-    // What was there before stays in use.
     let mut envoy = site.envoy("web", "web").await?;
     envoy.proxy.until_ready().await?;
     until_sessions(&site.controller).await?;

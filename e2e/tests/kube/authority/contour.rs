@@ -1,4 +1,4 @@
-//! The Envoys of `IngressRoute`s, whose Gateway is no object.
+//! Envoys of `IngressRoute`s, whose Gateway is no object.
 
 use anyhow::Result;
 use serde_json::json;

@@ -1,5 +1,5 @@
-//! The controller's own authority: it is in a Secret, each Gateway has a certificate of it in another one, and Envoys
-//! get the Gateway that their certificate names.
+//! The controller's own authority in a Secret, its certificates for Gateways in others, and the Gateway that an Envoy
+//! gets by its certificate.
 
 mod broken;
 mod contour;
@@ -22,7 +22,6 @@ use crate::mounted::Mounted;
 
 const AUTHORITY: &str = "limpet-xds-authority";
 
-/// A Gateway with sessions, and a controller with an authority of its own.
 struct AuthoritySite {
     namespace: Namespace,
     controller: Controller,
@@ -30,7 +29,7 @@ struct AuthoritySite {
 }
 
 impl AuthoritySite {
-    /// `authority` is the section of the controller's configuration.
+    /// `authority` is a section of the controller's configuration.
     async fn start(prefix: &str, authority: Value) -> Result<Self> {
         let cluster = Cluster::shared(Release::V1_2_1).await?;
         let namespace = cluster.namespace(prefix).await?;
@@ -43,18 +42,16 @@ impl AuthoritySite {
         })
     }
 
-    /// The name of the Secret with the certificate of a Gateway's Envoys.
     fn secret(&self, gateway: &str) -> String {
         envoys_certificate(&ObjectName::new(self.namespace.name(), gateway))
     }
 
-    /// An Envoy of `gateway` that connects to the controller with the certificate for the Envoys of `of`.
+    /// An Envoy of `gateway` with the certificate for the Envoys of `of`.
     async fn envoy(&self, gateway: &str, of: &str) -> Result<TlsEnvoy> {
         TlsEnvoy::start(self, gateway, of, self.controller.xds(), "DELTA_GRPC").await
     }
 }
 
-/// A controller with its own authority.
 async fn replica(cluster: &Cluster, namespace: &Namespace, authority: Value) -> Result<Controller> {
     Controller::start(cluster.server(), namespace, |config| {
         config["xds"] = json!({"address": config["xds"]["address"], "tls": {"authority": authority}});
@@ -62,7 +59,6 @@ async fn replica(cluster: &Cluster, namespace: &Namespace, authority: Value) -> 
     .await
 }
 
-/// An Envoy with a mounted Secret.
 struct TlsEnvoy {
     proxy: Proxy,
     _mounted: Mounted,

@@ -1,5 +1,3 @@
-//! Which Gateway an Envoy gets.
-
 use anyhow::Result;
 use limpet_e2e::kube::Client;
 use limpet_e2e::poll;
@@ -8,7 +6,6 @@ use serde_json::json;
 use super::{AUTHORITY, AuthoritySite, TlsEnvoy};
 use crate::failures::{crowd, nothing_happened, until_programmed, until_sessions};
 
-/// A second Gateway of the same class.
 async fn other(client: &Client, class: &str) -> Result<()> {
     client
         .apply(&format!(
@@ -39,7 +36,7 @@ async fn a_gateways_secret_is_enough_for_its_envoy() -> Result<()> {
             "{name}"
         );
     }
-    // What is deleted goes, and nothing else.
+    // Only what is deleted goes.
     other(&site.namespace, site.namespace.name()).await?;
     let second = site.secret("other");
     site.namespace
@@ -69,7 +66,7 @@ async fn a_certificate_of_another_gateway_gets_nothing() -> Result<()> {
     for protocol in ["DELTA_GRPC", "GRPC"] {
         let before = turned_away(&site).await?;
         let thief = TlsEnvoy::start(&site, "web", "other", site.controller.xds(), protocol).await?;
-        // Envoy logs why its streams ended, as it was on the wire. The one for reports of load is not counted.
+        // Envoy logs why its streams ended. The stream for reports of load is not counted.
         let told = async || {
             let log = thief.proxy.log().ok()?.replace("%20", " ");
             let mut streams = log.lines().filter(|line| line.contains("AggregatedResources"));

@@ -9,7 +9,6 @@ use super::{AUTHORITY, AuthoritySite, TlsEnvoy, replica};
 use crate::failures::{crowd, nothing_happened, redirect, until_programmed, until_redirected, until_sessions};
 use crate::mounted::texts;
 
-/// A field of a Secret.
 async fn field(namespace: &Namespace, secret: &str, name: &str) -> Result<String> {
     let all = texts(&namespace.get("v1/Secret", secret).await?)?;
     let found = all.into_iter().find(|(field, _)| field == name);
@@ -39,9 +38,9 @@ async fn an_authority_changes_while_envoys_come_and_go() -> Result<()> {
     site.namespace.merge("v1/Secret", AUTHORITY, &wish).await?;
     let begun = |secret: &Value| !secret["data"]["next.crt"].is_null();
     site.namespace.until("phase 1", "v1/Secret", AUTHORITY, begun).await?;
-    // The leader ends amid a phase. What it left is in the Secret.
+    // The leader ends amid a phase, whose state is in the Secret.
     site.controller.end().await?;
-    // An Envoy that is new in any phase connects. It listens where no other one does.
+    // A new Envoy connects in any phase. It listens where no other one does.
     let xds = second.xds();
     let connected = format!("limpet_clients{{gateway=\"{}/web\"}}", site.namespace.name());
     let mut rounds = 0;
@@ -55,7 +54,7 @@ async fn an_authority_changes_while_envoys_come_and_go() -> Result<()> {
     assert!(rounds > 0, "the rotation was over before an Envoy came");
     assert_ne!(field(&site.namespace, AUTHORITY, "tls.crt").await?, former);
 
-    // The former one is forgotten. An Envoy that has run all the time reconnects with what its folder has now.
+    // The former one is forgotten. An Envoy that has run all the time reconnects with its folder's new content.
     let own = site.secret("web");
     let trusted = |secret: &Value| texts(secret).is_ok_and(|all| !all.iter().any(|(_, text)| text.contains(&former)));
     site.namespace
@@ -79,7 +78,7 @@ async fn an_envoy_goes_on_while_its_certificate_is_renewed() -> Result<()> {
     let secret = site.secret("web");
     let first = field(&site.namespace, &secret, "tls.crt").await?;
 
-    // Until the first one has ended, which is at the second renewal.
+    // Until the first one has ended, at the second renewal.
     let mut certificates = vec![first];
     while certificates.len() < 3 {
         let is_new = |secret: &Value| {

@@ -9,7 +9,6 @@ use super::{HOST, backends, grant, policy, trust, until_answered, visitor};
 use crate::certificates::Authority;
 use crate::site::site_objects;
 
-/// The definition of a release.
 fn definition(release: Release) -> Result<String> {
     let files = release.definitions()?;
     let file = files
@@ -20,7 +19,7 @@ fn definition(release: Release) -> Result<String> {
 
 #[tokio::test]
 async fn definitions_that_change_keep_backends_on_tls() -> Result<()> {
-    // A cluster of its own: at the end, its definition of the policies has no version that any controller can read.
+    // A cluster of its own: at the end, no controller can read any version of its definition.
     let mut files = Release::V1_2_1.definitions()?;
     files.retain(|file| !file.to_string_lossy().contains("backendtlspolicies"));
     let cluster = Cluster::start(&files).await?;
@@ -62,7 +61,7 @@ async fn definitions_that_change_keep_backends_on_tls() -> Result<()> {
         assert_eq!(visitor(&controller).get("/").await?.status, 200);
     }
 
-    // A version that nobody can read yet: the policies are still there.
+    // The policies are still there, in an unreadable version.
     let mut newer: Value = serde_saphyr::from_str(&definition(Release::V1_7_0)?)?;
     let versions = newer["spec"]["versions"].as_array_mut().context("no versions")?;
     for version in &mut *versions {

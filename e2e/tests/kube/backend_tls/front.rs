@@ -15,26 +15,22 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::certificates::Certificate;
 
-/// The port of the fronts.
 pub(super) const TLS_PORT: u16 = 8443;
 
-/// The first byte of a TLS connection (RFC 8446, section 5.1).
+/// RFC 8446, section 5.1.
 const HANDSHAKE: u8 = 22;
 
-/// Listens at a pod's address, ends TLS, and hands everything to the pod's backend. It takes plain text, too, so that a
-/// request in plain text is answered and seen.
+/// Ends TLS at a pod's address, in front of its backend. It takes plain text, too, so that such a request is seen.
 #[derive(Debug)]
 pub(super) struct Front {
     seen: Arc<Mutex<Seen>>,
     server: JoinHandle<()>,
 }
 
-/// What reached a front.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// Connections in plain text.
     pub(super) plain: usize,
-    /// Server name and protocol of connections over TLS.
+    /// Server name and protocol of connections.
     pub(super) tls: Vec<(Option<String>, Option<String>)>,
 }
 
@@ -85,7 +81,6 @@ async fn serve(listener: TcpListener, acceptor: TlsAcceptor, backend: SocketAddr
         while connections.try_join_next().is_some() {}
         let (acceptor, seen) = (acceptor.clone(), Arc::clone(&seen));
         connections.spawn(async move {
-            // A connection that ends early is not an error.
             let _ = connection(stream, acceptor, backend, &seen).await;
         });
     }

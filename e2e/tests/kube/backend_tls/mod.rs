@@ -18,7 +18,6 @@ use crate::site::{condition, site_objects};
 const WEB: &[(&str, &str)] = &[("app", "web")];
 const HOST: &str = "web.internal.example";
 
-/// A Gateway whose backends speak TLS, with sessions.
 struct TlsSite {
     cluster: &'static Cluster,
     release: Release,
@@ -28,7 +27,7 @@ struct TlsSite {
 }
 
 impl TlsSite {
-    /// The objects, with certificates that `sign` makes. There is no policy for TLS yet.
+    /// There is no policy for TLS yet.
     async fn prepare(release: Release, prefix: &str, sign: impl Fn(&Authority) -> Result<Certificate>) -> Result<Self> {
         let cluster = Cluster::shared(release).await?;
         let namespace = cluster.namespace(prefix).await?;
@@ -53,7 +52,6 @@ impl TlsSite {
         })
     }
 
-    /// With backends of the name [`HOST`], whose authority is trusted.
     async fn trusted(release: Release, prefix: &str) -> Result<Self> {
         let site = Self::prepare(release, prefix, |authority| authority.sign(HOST)).await?;
         grant(&site.namespace).await?;
@@ -65,7 +63,7 @@ impl TlsSite {
         self.start_with(|_| ()).await
     }
 
-    /// Starts a controller whose configuration `change` changes, and an Envoy.
+    /// `change` changes the controller's configuration.
     async fn start_with(&self, change: impl FnOnce(&mut Value)) -> Result<(Controller, Proxy)> {
         let controller = Controller::start(self.cluster.server(), &self.namespace, change).await?;
         let mut envoy = controller.envoy("web", "one").await?;
@@ -73,7 +71,7 @@ impl TlsSite {
         Ok((controller, envoy))
     }
 
-    /// Creates or changes the policy, with these fields of `validation` besides `authorities`.
+    /// Applies the policy with these fields of `validation` besides `authorities`.
     async fn demand(&self, fields: Value) -> Result<()> {
         let version = if self.release == Release::V1_2_1 {
             "v1alpha3"
@@ -83,7 +81,7 @@ impl TlsSite {
         self.namespace.apply_object(&policy(version, fields)).await.map(drop)
     }
 
-    /// Waits until the policy has these conditions `Accepted` and `ResolvedRefs`. Returns the message of the latter.
+    /// Waits for these conditions `Accepted` and `ResolvedRefs`. Returns the latter's message.
     async fn until_status(&self, accepted: &str, resolved: &str) -> Result<String> {
         let is_so = |object: &Value| {
             let conditions = &object["status"]["ancestors"][0]["conditions"];
@@ -105,24 +103,21 @@ impl TlsSite {
         self.pods.iter().map(|(_, front)| front.seen()).collect()
     }
 
-    /// How many connections have come in plain text.
     fn plain(&self) -> usize {
         self.seen().iter().map(|seen| seen.plain).sum()
     }
 
-    /// The server names and protocols of the connections over TLS.
     fn tls(&self) -> BTreeSet<(Option<String>, Option<String>)> {
         self.seen().into_iter().flat_map(|seen| seen.tls).collect()
     }
 
-    /// Checks that nothing ever reached a backend in plain text.
     fn never_plain(&self) -> Result<()> {
         ensure!(self.plain() == 0, "plain text reached a backend: {:?}", self.seen());
         Ok(())
     }
 }
 
-/// Two pods of the Service `web` with certificates, and what else a site begins with.
+/// Two pods of the Service `web` with certificates, and the rest of a site.
 async fn backends(namespace: &Namespace, mut sign: impl FnMut() -> Result<Certificate>) -> Result<Vec<(Pod, Front)>> {
     namespace.gateway_class().await?;
     let service = json!({
@@ -141,12 +136,12 @@ async fn backends(namespace: &Namespace, mut sign: impl FnMut() -> Result<Certif
     Ok(pods)
 }
 
-/// Grants the right to read each `ConfigMap` of the namespace.
+/// The right to read each `ConfigMap` of the namespace.
 async fn grant(namespace: &Namespace) -> Result<()> {
     namespace.bind("limpet-authorities").await
 }
 
-/// Creates or changes the `ConfigMap` named `authorities`, which then has the certificate of this authority.
+/// Applies the `ConfigMap` `authorities` with this authority's certificate.
 async fn trust(namespace: &Namespace, authority: &Authority) -> Result<()> {
     let config_map = json!({
         "apiVersion": "v1",
@@ -174,7 +169,6 @@ fn policy(version: &str, fields: Value) -> Value {
     })
 }
 
-/// Waits until requests are answered with this status.
 async fn until_answered(controller: &Controller, status: u16) -> Result<()> {
     let mut last = None;
     let answered = async || {
@@ -186,7 +180,6 @@ async fn until_answered(controller: &Controller, status: u16) -> Result<()> {
     answered.with_context(|| format!("the last answer was {last:?}"))
 }
 
-/// Checks that a visitor's session stays at one backend.
 async fn session_sticks(visitor: &mut Visitor) -> Result<String> {
     let first = visitor
         .get("/")
@@ -326,7 +319,7 @@ async fn system_authorities_are_a_file_of_envoys() -> Result<()> {
         .start_with(|config| config["envoy"]["systemAuthorities"] = json!(file))
         .await?;
     until_answered(&controller, 200).await?;
-    // Envoy refuses what it cannot read. It must not continue in plain text, as it does if it refuses a cluster.
+    // Envoy must not continue in plain text, as after it refuses a cluster.
     site.demand(json!({"caCertificateRefs": null, "wellKnownCACertificates": "System"}))
         .await?;
     until_answered(&controller, 503).await?;

@@ -1,5 +1,3 @@
-//! What the certificate of a backend must have, and the protocols in TLS.
-
 use anyhow::Result;
 use limpet_e2e::kube::Release;
 use serde_json::json;

@@ -1,12 +1,11 @@
 //! Backends that drain, stop, or have their own affinity.
 //!
 //! - 15: Service sessionAffinity `ClientIP` together with persistence: the route is rejected if the Service's IP is
-//!   used. Limpet's Envoys use the addresses of endpoints, so both count: the client's address chooses where a session
+//!   used. Limpet's Envoys use endpoints' addresses, so both count: the client's address chooses where a session
 //!   begins.
-//! - 16: A draining backend keeps its sessions and gets no new ones. When a backend is gone, its sessions get a new
-//!   token and stay at the new backend; strict sessions get 503 or the configured status.
-//! - 17: If a selector changes, existing sessions SHOULD be retained. Sessions of pods that are still selected are
-//!   retained. A pod that is not selected any more is no endpoint of the Service, as if it were gone.
+//! - 16: Strict sessions of a backend that is gone get 503 or the configured status, others a new backend.
+//! - 17: If a selector changes, existing sessions SHOULD be retained. A pod that is not selected any more is no
+//!   endpoint, as if it were gone.
 //!
 //! Check 20 (reused addresses) is in the tests of fences.
 
@@ -38,7 +37,7 @@ async fn check_15_the_address_chooses_the_pod_of_a_session() -> Result<()> {
     site.namespace
         .until("the policy", "BackendLBPolicy", "check-15", accepted)
         .await?;
-    // All clients have the same address, and either Envoy answers: of the pods of the first Service, one has them all.
+    // All clients have one address, and either Envoy answers: one pod of the first Service has them all.
     let mut seen = BTreeMap::<String, usize>::new();
     for _ in 0..60 {
         let mut visitor = site.visitor();
@@ -53,7 +52,6 @@ async fn check_15_the_address_chooses_the_pod_of_a_session() -> Result<()> {
     Ok(())
 }
 
-/// A client with a session at this pod.
 async fn on(site: &GatewaySite, path: &str, pod: &str) -> Result<Visitor> {
     poll::until("a session at the pod", async || {
         let mut visitor = site.visitor();
@@ -89,7 +87,7 @@ async fn check_16_a_draining_backend_keeps_its_sessions() -> Result<()> {
     }
     let mut sessions = Vec::new();
     for (kind, _) in &kinds {
-        // If a policy applies to several rules, each rule has its own cookie. The oldest has the plain name.
+        // Each rule of a policy has its own cookie. The oldest has the plain name.
         let own = |answer: &Answer| {
             let mut names = answer.set_cookies().into_iter().map(|cookie| cookie.name);
             names.any(|name| name.starts_with("check-16") && name.contains('~') == (*kind != "balanced"))

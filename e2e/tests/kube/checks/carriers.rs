@@ -1,8 +1,7 @@
-//! What holds a session besides its cookie or header, which the Gateway API has no field for: annotations say it in
-//! every dialect.
+//! Annotations for what the Gateway API has no field for, in every dialect.
 //!
-//! - 24: A token is accepted in further carriers, and told in a header: `also` and `tell`.
-//! - 25: The token travels in the query of URLs, the GEP's third mechanism: `query`.
+//! - 24: Tokens in further carriers: `also` and `tell`.
+//! - 25: Tokens in the query of URLs, the GEP's third mechanism: `query`.
 //! - 26: The client's address holds the session: `source`.
 //! - 27: A session begins and ends with the application's own: `begin` and `end`.
 //! - 28: No session begins at a Service of a split: `begin: never` of the Service.
@@ -49,7 +48,7 @@ async fn check_24_a_token_is_told_and_taken_from_further_carriers() -> Result<()
         let annotations = json!({
             "also": "[{header: {name: x-session}}, {query: {name: session}}]",
             "tell": "{header: {name: x-session}}",
-            // The default of the newer shape is another one.
+            // The newer shape has another default.
             "forward": "false",
         });
         let is_told = |answer: &Answer| answer.header(TOLD).is_some();
@@ -92,7 +91,7 @@ async fn check_25_a_token_travels_in_the_query_of_urls() -> Result<()> {
         let first = site.get(&path).send().await?;
         let token = first.header(TOLD).context("no token")?;
         ensure!(first.set_cookies().is_empty(), "{dialect:?}: {first:?}");
-        // The parameter has the session's name, where it has one.
+        // The parameter has the session's name, where there is one.
         let name = path.trim_start_matches('/');
         for _ in 0..6 {
             let answer = site.get(&format!("{path}?{name}={token}")).send().await?;
@@ -103,7 +102,7 @@ async fn check_25_a_token_travels_in_the_query_of_urls() -> Result<()> {
     Ok(())
 }
 
-/// How many requests each Envoy has sent to where an address leads.
+/// Each Envoy's number of requests led by an address.
 async fn steered(site: &GatewaySite) -> Result<Vec<u64>> {
     let mut counts = Vec::new();
     for envoy in &site.envoys {
@@ -113,7 +112,7 @@ async fn steered(site: &GatewaySite) -> Result<Vec<u64>> {
     Ok(counts)
 }
 
-/// Whichever Envoy answers: who is in no table of it goes by a hash, which is the same for all.
+/// All Envoys hash clients in no table alike.
 #[tokio::test]
 async fn check_26_an_address_holds_the_session_of_a_rule() -> Result<()> {
     for dialect in Dialect::ALL {
@@ -153,7 +152,7 @@ async fn check_26_an_address_holds_the_session_of_a_rule() -> Result<()> {
     Ok(())
 }
 
-/// By `sessionDefaults`, and a route that says otherwise.
+/// By `sessionDefaults`, and a route that overrides it.
 #[tokio::test]
 async fn check_27_a_session_begins_and_ends_with_the_applications_own() -> Result<()> {
     let defaults = json!({"begin": {"cookie": "SID"}, "end": {"cookie": "SID"}, "split": "keep"});
@@ -172,7 +171,6 @@ async fn check_27_a_session_begins_and_ends_with_the_applications_own() -> Resul
     let login = |value: &str| site.get("/login").answered_with("set-cookie", value);
     let begins = |answer: &Answer| answer.status == 200 && answer.set_cookies().len() == 2;
     site.until_asked("sessions to begin", || login("SID=1"), begins).await?;
-    // Visitors who do not log in get nothing.
     for _ in 0..6 {
         let answer = login("other=1").send().await?;
         ensure!(answer.set_cookies().len() == 1, "{answer:?}");
@@ -225,7 +223,7 @@ async fn check_28_no_session_begins_at_a_service_that_says_so() -> Result<()> {
         );
     }
 
-    // A mistake is an Event, and what was said before counts.
+    // A mistake is an Event, and the former value counts.
     let wrong = json!({"metadata": {"annotations": prefixed(&json!({"begin": "later"}))}});
     site.namespace.merge("v1/Service", &services[1], &wrong).await?;
     let words = "metadata.annotations[session.limpet.dev/begin]: expected never, found \"later\"";
@@ -295,7 +293,7 @@ async fn check_29_an_application_moves_its_session_to_a_pod() -> Result<()> {
     Ok(())
 }
 
-/// Waits until both Envoys know what pods the Services of this path have. They get that later than the route.
+/// Waits until both Envoys know the pods of this path's Services, which come after the route.
 async fn until_pods_are_known(site: &GatewaySite, path: &str) -> Result<()> {
     let services = ["v1", "v2"].map(|version| format!("{}-{version}", path.trim_start_matches('/')));
     let known = async || {
@@ -319,7 +317,6 @@ async fn visitor_at(site: &GatewaySite, path: &str, pods: [&str; 2]) -> Result<(
     .await
 }
 
-/// Waits for an Event on this object with these words.
 async fn until_told(site: &GatewaySite, name: &str, words: &str) -> Result<()> {
     let told = async || {
         let events = site.namespace.list("events.k8s.io/v1/Event", "").await.ok()?;
@@ -330,7 +327,7 @@ async fn until_told(site: &GatewaySite, name: &str, words: &str) -> Result<()> {
     poll::until("the Event", told).await
 }
 
-/// Nonsense does not reach Envoys: the object says what is wrong, and what is right stays as it is.
+/// It does not reach Envoys, and what is right stays.
 #[tokio::test]
 async fn an_annotation_of_nonsense_is_told_and_hurts_nobody_else() -> Result<()> {
     let dialect = Dialect::UnionTrafficPolicy;

@@ -1,5 +1,5 @@
-//! Services with `sessionAffinity: ClientIP`, by kube-proxy's rules: a client's address keeps its pod until it was not
-//! used for `timeoutSeconds`, and a pod that is gone is replaced at once.
+//! Services with `sessionAffinity: ClientIP`, by kube-proxy's rules: a client's address keeps its pod until unused for
+//! `timeoutSeconds`, and a pod that is gone is replaced at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 use super::site::{GatewaySite, rule};
 
 const NAME: &str = "client-ip";
-/// So many requests reach both Envoys.
 const TO_BOTH: usize = 16;
 
 /// The addresses of clients; `group` 0 to 7. All of 10.66.0.0/16 is this machine.
@@ -47,7 +46,6 @@ impl AffineSite {
         Ok(affine)
     }
 
-    /// Sets how long sessions last.
     async fn last_for(&self, seconds: u32) -> Result<()> {
         let config = json!({"clientIP": {"timeoutSeconds": seconds}});
         let spec = json!({"spec": {"sessionAffinity": "ClientIP", "sessionAffinityConfig": config}});
@@ -71,7 +69,6 @@ impl AffineSite {
         Ok(answer)
     }
 
-    /// The pod that each of these clients has, with both Envoys.
     async fn pods_of(&self, clients: &[IpAddr]) -> Result<BTreeMap<IpAddr, String>> {
         let mut pods = BTreeMap::new();
         for client in clients {
@@ -115,18 +112,18 @@ async fn an_address_keeps_its_pod_with_the_module() -> Result<()> {
 async fn keeps_its_pod(build: Build) -> Result<()> {
     let mut affine = AffineSite::start(build).await?;
     let clients_of_0 = clients(0);
-    // Whichever Envoy answers: who is in no table goes by a hash of the address.
+    // Either Envoy hashes clients in no table alike.
     let before = affine.pods_of(&clients_of_0).await?;
     let reached: BTreeSet<&str> = before.values().map(String::as_str).collect();
     ensure!(reached == BTreeSet::from(["one", "two"]), "{before:?}");
 
-    // Whom the hash would lead to another pod now stays.
+    // Clients stay that the hash would lead elsewhere now.
     affine.add("three").await?;
     affine.add("four").await?;
     affine.until_reached(1, &["one", "two", "three", "four"]).await?;
     ensure!(affine.pods_of(&clients_of_0).await? == before, "a client moved");
 
-    // Only the clients of a pod that is gone get another one, and keep that.
+    // Only the clients of a pod that is gone get another one, and keep it.
     affine.pods.remove(0).remove().await?;
     let moved = async || {
         for client in &clients_of_0 {
@@ -174,8 +171,8 @@ async fn an_address_that_was_idle_goes_by_the_hash() -> Result<()> {
             let now = Some(now?);
             ensure!(now == kept, "a client moved before its timeout: {kept:?}, {now:?}");
         } else {
-            // On a slow machine the timeout was over, and perhaps not for both Envoys. What clients have from here on,
-            // they keep.
+            // On a slow machine the timeout was over, perhaps for one Envoy only. From here on, clients keep their
+            // pods.
             kept = now.ok();
         }
         last = asked;

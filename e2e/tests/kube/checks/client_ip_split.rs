@@ -1,6 +1,5 @@
-//! Services with `sessionAffinity: ClientIP` in a weighted split, by kube-proxy's rules for each Service on its own: a
-//! client's address keeps its pod of a Service until it was not used for the `timeoutSeconds` of that Service, and a
-//! pod that is gone is replaced at once. The weights choose the Service of every request.
+//! Services with `sessionAffinity: ClientIP` in a weighted split, each on its own, while the weights choose the Service
+//! of every request: a client's address keeps its pod of a Service until unused for that Service's `timeoutSeconds`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -17,10 +16,10 @@ use super::site::{GatewaySite, rule};
 const LONG: &str = "split-long";
 const SHORT: &str = "split-short";
 const TIMEOUT: Duration = Duration::from_secs(12);
-/// So many requests reach both Services, and mostly with both Envoys.
+/// So many requests reach both Services, mostly by both Envoys.
 const TO_ALL: usize = 40;
 
-/// The pods of a client, by Service, and when it began to ask for them.
+/// A client's pods by Service, and when it began to ask for them.
 #[derive(Debug)]
 struct Held {
     pods: BTreeMap<&'static str, String>,
@@ -28,7 +27,7 @@ struct Held {
 }
 
 impl Held {
-    /// Whether the short timeout may be over since then, and not for both Envoys. On a slow machine it may.
+    /// Whether, on a slow machine, the short timeout may be over since then, for one Envoy only.
     fn is_old(&self) -> bool {
         self.asked.elapsed() >= TIMEOUT
     }
@@ -87,7 +86,7 @@ impl SplitSite {
         Ok(answer.backend().context("no backend")?.to_owned())
     }
 
-    /// The pods that each of these clients has, with both Envoys. `before` is what they had when they asked last.
+    /// The clients' pods with both Envoys. `before` is what they had last.
     async fn held(&self, clients: &[IpAddr], before: &BTreeMap<IpAddr, Held>) -> Result<BTreeMap<IpAddr, Held>> {
         let mut all = BTreeMap::new();
         for client in clients {
@@ -111,7 +110,7 @@ impl SplitSite {
         Ok(all)
     }
 
-    /// Waits until both Envoys have all pods, and new clients reach them. Envoys with other pods hash otherwise.
+    /// Waits until both Envoys have all pods, which changes their hashes, and new clients reach them.
     async fn until_all_reached(&self) -> Result<()> {
         for service in [LONG, SHORT] {
             let own = self.pods.keys().filter(|name| name.starts_with(service));
@@ -137,7 +136,6 @@ fn service_of(pod: &str) -> Result<&'static str> {
         .context("the pod of no Service")
 }
 
-/// What clients have of one Service.
 fn of<'h>(service: &str, held: &'h BTreeMap<IpAddr, Held>) -> BTreeMap<IpAddr, &'h String> {
     held.iter()
         .map(|(client, held)| (*client, &held.pods[service]))
@@ -162,7 +160,7 @@ async fn each_services_own_timeout_holds(build: Build) -> Result<()> {
     let former = split.held(idle, &none).await?;
     let idle_since = Instant::now();
     let mut kept = split.held(used, &none).await?;
-    // Whom the hash would lead to another pod now stays while its session lasts.
+    // Clients stay, while their session lasts, that the hash would lead elsewhere now.
     for service in [LONG, SHORT] {
         split.add(service, &["three", "four"]).await?;
     }
@@ -176,7 +174,7 @@ async fn each_services_own_timeout_holds(build: Build) -> Result<()> {
         kept = now;
     }
     split.until_all_reached().await?;
-    // Who used neither Service has lost the pod of the one whose timeout is over, and has that of the other.
+    // A client that used neither Service has lost its pod of the one whose timeout is over.
     let before = split.held(idle, &none).await?;
     ensure!(
         of(LONG, &before) == of(LONG, &former),
@@ -184,7 +182,6 @@ async fn each_services_own_timeout_holds(build: Build) -> Result<()> {
     );
     ensure!(of(SHORT, &before) != of(SHORT, &former), "no client moved: {former:?}");
 
-    // Only the clients of a pod that is gone get another one of its Service.
     let gone = format!("{SHORT}-one");
     split.pods.remove(&gone).context("no such pod")?.remove().await?;
     let replaced = async || {

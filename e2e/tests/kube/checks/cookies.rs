@@ -3,11 +3,8 @@
 //! - 8: The path is `/` since release 1.6. The older text derives it from the route's match for inline rules (the path
 //!   of each match; for a regular expression the longest literal prefix) and does not set it for policies:
 //!   `sessionDefaults.path: route`.
-//! - 10: "MUST be able to handle multiple cookies": the application's own are unchanged; also duplicates, quoted and
-//!   malformed ones, and two HTTP/2 fields.
-//! - 11: A session that the backend begins: "simply forward the set-cookie header as it is", byte for byte.
-//! - 12: SHOULD: Secure, `HttpOnly`, SameSite=Strict by default. Secure is omitted without TLS. Annotations set other
-//!   attributes.
+//! - 10: The application's cookies are unchanged, also duplicates, quoted and malformed ones, and two HTTP/2 fields.
+//! - 12: SHOULD: Secure (not without TLS), `HttpOnly`, SameSite=Strict by default. Annotations set other attributes.
 
 use anyhow::{Context, Result, ensure};
 use hyper::header::HeaderValue;
@@ -83,7 +80,7 @@ async fn check_08_or_the_matchs_path_if_the_older_rule_is_configured() -> Result
     Ok(())
 }
 
-/// Applies a route with sessions in a cookie of its name, with these annotations. Returns its path.
+/// Applies a route with sessions in a cookie of its name, and these annotations. Returns its path.
 async fn route_with_sessions(site: &GatewaySite, name: &str, annotations: &Value) -> Result<String> {
     let services = site.services(name).await?;
     let services = services.each_ref().map(String::as_str);
@@ -117,7 +114,7 @@ async fn check_10_multiple_cookies_are_handled() -> Result<()> {
     Ok(())
 }
 
-/// On a rule without sessions, and on one with sessions, which adds its own cookie.
+/// On a rule without sessions, and on one with its own cookie.
 #[tokio::test]
 async fn check_11_a_backends_set_cookie_is_forwarded_unchanged() -> Result<()> {
     let site = GatewaySite::shared(Release::V1_2_1).await?;

@@ -36,7 +36,6 @@ pub(crate) fn backend(name: &str, app: &str, persistence: &Value) -> Value {
     })
 }
 
-/// A rule that leads to `XBackend`s.
 pub(crate) fn to_backends(path: &str, backends: &[(&str, u32)]) -> Value {
     let mut rule = rule(path, &[]);
     let references = backends.iter().map(|(name, weight)| reference(name, *weight));
@@ -91,7 +90,7 @@ async fn fifty_requests_of_a_session_reach_one_pod() -> Result<()> {
     Ok(())
 }
 
-/// The metadata of the cluster name the policy, so the filter has to know it first.
+/// The cluster's metadata name the policy, so the filter must know it first.
 #[tokio::test]
 async fn requests_during_a_change_of_an_xbackends_sessions_reached_other_pods() -> Result<()> {
     let site = GatewaySite::shared(Release::V1_7_0).await?;
@@ -140,7 +139,7 @@ async fn requests_during_a_change_of_an_xbackends_sessions_reached_other_pods() 
     Ok(())
 }
 
-/// The counts pass a chi-squared test, which they would not for a split of 55 to 45.
+/// A chi-squared test, which a split of 55 to 45 would fail.
 #[tokio::test]
 async fn a_split_is_kept_although_cookies_are_sent() -> Result<()> {
     let site = GatewaySite::shared(Release::V1_7_0).await?;
@@ -176,7 +175,7 @@ async fn a_split_is_kept_although_cookies_are_sent() -> Result<()> {
     Ok(())
 }
 
-/// Sticky canaries are what `keep` is for.
+/// `keep` is for sticky canaries.
 #[tokio::test]
 async fn a_session_stays_at_its_xbackend_where_the_route_says_keep() -> Result<()> {
     let site = GatewaySite::shared(Release::V1_7_0).await?;
@@ -234,7 +233,6 @@ async fn one_name_for_two_backends_of_a_split_is_refused() -> Result<()> {
         .await?;
     let none = |answer: &Answer| answer.status == 200 && answer.set_cookies().is_empty();
     site.until("no sessions", "/x-collision", none).await?;
-    // With its own name, each backend has sessions.
     site.namespace
         .apply_object(&backend("x-two", "v2", &cookie("other")))
         .await?;
@@ -283,7 +281,7 @@ async fn a_draining_pod_keeps_its_sessions_until_it_is_gone() -> Result<()> {
     Ok(())
 }
 
-/// The Service makes the cluster's own controller create `EndpointSlices`.
+/// The cluster's own controller creates `EndpointSlices` for the Service.
 #[tokio::test]
 async fn a_backends_service_follows_it_and_is_deleted_with_it() -> Result<()> {
     let site = GatewaySite::shared(Release::V1_7_0).await?;
@@ -316,7 +314,7 @@ async fn a_backends_service_follows_it_and_is_deleted_with_it() -> Result<()> {
     site.until("answers", "/x-service", |answer| is_from(V1, answer))
         .await?;
 
-    // The Service follows the backend, and changes made to it by others are undone.
+    // Changes by others are undone.
     namespace
         .apply_object(&backend("x-service", "v2", &cookie("x-service")))
         .await?;

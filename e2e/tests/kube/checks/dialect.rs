@@ -1,4 +1,4 @@
-//! The forms that session persistence has in the Gateway API's releases.
+//! The forms of session persistence in the Gateway API's releases.
 
 use anyhow::Result;
 use limpet_e2e::kube::Release;
@@ -6,14 +6,13 @@ use serde_json::{Value, json};
 
 use super::site::{GatewaySite, prefixed};
 
-/// A form of session persistence in which a session belongs to a rule.
+/// A form in which a session belongs to a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// `BackendLBPolicy`.
     BackendLbPolicy,
-    /// `XBackendTrafficPolicy` with `sessionName`.
+    /// With `sessionName`.
     TrafficPolicy,
-    /// `XBackendTrafficPolicy` with `cookie` and `header`.
+    /// With `cookie` and `header`.
     UnionTrafficPolicy,
     /// `sessionPersistence` of a rule, with `sessionName`.
     Inline,
@@ -21,21 +20,20 @@ pub(crate) enum Dialect {
     UnionInline,
 }
 
-/// A session's fields. If there is no name, the controller generates one.
+/// The controller generates a missing name.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SessionSpec {
     pub(crate) name: Option<String>,
     pub(crate) absolute_timeout: Option<&'static str>,
     pub(crate) idle_timeout: Option<&'static str>,
     pub(crate) is_permanent: bool,
-    /// What no dialect has a field for, by the names of annotations without their prefix.
+    /// Without their prefix, for what no dialect has a field for.
     pub(crate) annotations: Value,
-    /// Whether the dialect decides what becomes of the session in a split. Otherwise, it stays at its backend.
+    /// Whether the dialect decides where the session goes in a split. Otherwise, it stays at its backend.
     pub(crate) leaves_split: bool,
 }
 
 impl SessionSpec {
-    /// A session in a cookie of this name.
     pub(crate) fn named(name: &str) -> Self {
         Self {
             name: Some(name.to_owned()),
@@ -53,7 +51,7 @@ impl Dialect {
         Self::UnionInline,
     ];
 
-    /// The release whose cluster it is tested in.
+    /// The release whose cluster tests it.
     pub(crate) fn release(self) -> Release {
         match self {
             Self::BackendLbPolicy => Release::V1_2_1,
@@ -62,7 +60,6 @@ impl Dialect {
         }
     }
 
-    /// The prefix of the names of a check's objects in this dialect.
     pub(crate) fn prefix(self, check: &str) -> String {
         let dialect = match self {
             Self::BackendLbPolicy => "lb",
@@ -78,17 +75,15 @@ impl Dialect {
         matches!(self, Self::Inline | Self::UnionInline)
     }
 
-    /// Whether it is the shape from release 1.7 on.
+    /// The shape from release 1.7 on.
     pub(crate) fn is_union(self) -> bool {
         matches!(self, Self::UnionTrafficPolicy | Self::UnionInline)
     }
 
-    /// Whether it has the field `idleTimeout`.
     pub(crate) fn has_idle_timeout(self) -> bool {
         self == Self::BackendLbPolicy
     }
 
-    /// The value of the field `sessionPersistence`.
     pub(crate) fn persistence(self, spec: &SessionSpec) -> Value {
         let mut persistence = json!({});
         let lifetime = if spec.is_permanent { "Permanent" } else { "Session" };
@@ -116,7 +111,6 @@ impl Dialect {
         persistence
     }
 
-    /// The annotations, for what the dialect has no field for.
     fn annotations(self, spec: &SessionSpec) -> Value {
         let mut annotations = spec.annotations.clone();
         if self.is_union() && !spec.leaves_split {
@@ -128,8 +122,8 @@ impl Dialect {
         annotations
     }
 
-    /// Applies a route and, if the dialect has one, a policy, both named `name`, with sessions for all rules or for all
-    /// of these Services.
+    /// Applies a route and, if the dialect has one, a policy, both named `name`, with sessions for all rules or for
+    /// these Services.
     pub(crate) async fn apply(
         self,
         site: &GatewaySite,
@@ -158,7 +152,6 @@ impl Dialect {
     }
 }
 
-/// A `BackendLBPolicy` for these Services.
 pub(crate) fn lb_policy(name: &str, services: &[&str], persistence: &Value) -> Value {
     let services: Vec<String> = services.iter().map(|name| (*name).to_owned()).collect();
     policy(

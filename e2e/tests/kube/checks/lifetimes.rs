@@ -1,10 +1,4 @@
-//! How long sessions last.
-//!
-//! - 6: Lifetime type Session: `AbsoluteTimeout` "MUST regulate the cookie's lifespan through a different mechanism".
-//!   There is no Expires and no Max-Age. A cookie that is sent after the timeout is refused by every proxy.
-//! - 7: Permanent: `AbsoluteTimeout` "MUST configure the Expires or Max-Age" and "MUST also be set". A token that is
-//!   issued again ends when the first one would have ended.
-//! - 22: `idleTimeout`: a session that is idle for longer "becomes invalid", whether a field or an annotation says it.
+//! How long sessions last (checks 6, 7 and 22).
 
 use std::time::{Duration, Instant};
 
@@ -55,7 +49,7 @@ async fn check_06_a_session_cookies_token_limits_its_lifespan() -> Result<()> {
             begun.elapsed()
         );
         ensure!(new.value != cookie.value);
-        // A connection may reach either Envoy. After several requests both have refused the token.
+        // A connection may reach either Envoy. Several requests reach both.
         let both = async || {
             replay().await.ok()?.set_cookies().pop()?;
             for envoy in &site.envoys {
@@ -113,9 +107,8 @@ struct Idling {
     path: String,
     used: Visitor,
     idle: Visitor,
-    /// The token that the first client began with, and its backend.
+    /// The first client's first token, and its backend.
     first: (String, String),
-    /// The token of the second one.
     token: String,
 }
 
@@ -161,7 +154,7 @@ impl Idling {
     }
 }
 
-/// Where an object has no field for the timeout, an annotation says it.
+/// Where an object has no field for it, an annotation sets the timeout.
 #[tokio::test]
 async fn check_22_a_session_that_was_idle_for_too_long_is_invalid() -> Result<()> {
     let mut idling = Vec::new();
@@ -192,7 +185,7 @@ async fn check_22_a_session_that_was_idle_for_too_long_is_invalid() -> Result<()
     for (site, name) in &idling {
         all.push(Idling::begin(site, name).await?);
     }
-    // Every 1.7 seconds; the sum is longer than the timeout, and more than 1.1 times as long.
+    // Every 1.7 seconds; the sum is longer than 1.1 times the timeout.
     for _ in 0..2 {
         tokio::time::sleep(Duration::from_millis(1700)).await;
         for one in &mut all {

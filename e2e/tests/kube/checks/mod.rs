@@ -1,6 +1,5 @@
-//! The requirements of GEP-1619, from objects in the API server to answers of stock Envoys that `limpet controller`
-//! serves. Each requirement has a number; each file quotes its words. `e2e/tests/e2e/gateway_api` has the same numbers,
-//! in more detail, for the filter alone.
+//! The requirements of GEP-1619, from objects in the API server to answers of stock Envoys. `e2e/tests/e2e/gateway_api`
+//! quotes those that it tests, too, with the same numbers.
 
 mod backends;
 mod carriers;

@@ -1,8 +1,3 @@
-//! Generated names.
-//!
-//! - 9: If the session's name is not set, a unique name "SHOULD be generated". It differs by rule, and stays the same
-//!   after restarts and when rules change their order.
-
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
@@ -12,7 +7,7 @@ use serde_json::Value;
 use super::dialect::{Dialect, SessionSpec};
 use super::site::{GatewaySite, rule};
 
-/// Sessions continue as well: neither the name nor the scope of a token depends on the order of rules.
+/// Sessions continue: a token's name and scope do not depend on the order of rules.
 #[tokio::test]
 async fn check_09_generated_names_differ_by_rule_and_are_stable() -> Result<()> {
     let with_one_release = [
@@ -42,7 +37,7 @@ async fn check_09_generated_names_differ_by_rule_and_are_stable() -> Result<()> 
                 let backend = first.backend().context("no backend")?.to_owned();
                 known.push((path.clone(), cookie, backend));
             }
-            // Envoys keep serving without the controller.
+            // Envoys serve without the controller.
             site.controller.kill();
             apply(&site, &[c, b, a]).await?;
             site.controller.launch()?;

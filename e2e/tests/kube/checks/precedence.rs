@@ -1,12 +1,8 @@
-//! Which configuration is in effect: the rule's, or that of one of several policies.
+//! Which configuration is in effect: the rule's, or one policy's of several.
 //!
-//! - 1: Inline persistence "MUST take precedence" over the policy: only the rule's name is used, and the policy's
-//!   status says so.
+//! - 1: Inline persistence "MUST take precedence" over the policy, whose status says so.
 //! - 2: Inline persistence "MUST NOT affect traffic for other routes or route rules".
-//! - 13: A policy for only some backends of a split: of the three permitted behaviours, "Apply session persistence …
-//!   equally": the session belongs to the rule.
-//! - 14: Two policies with the same name on one route: the oldest wins, and the other one is Conflicted, whatever the
-//!   order of their names.
+//! - 14: Two policies with the same name on one route: the oldest wins, and the other one is Conflicted.
 
 use std::time::Duration;
 
@@ -18,7 +14,7 @@ use serde_json::{Value, json};
 use super::dialect::lb_policy;
 use super::site::{GatewaySite, V1, V2, is_from, rule, stated};
 
-/// Whether a cookie of this session's name is set, with or without the suffix of a rule.
+/// Whether a cookie of this name is set, with or without the suffix of a rule.
 fn begins(answer: &Answer, name: &str) -> bool {
     let suffixed = format!("{name}~");
     let cookies = answer.set_cookies();
@@ -79,7 +75,7 @@ async fn check_02_inline_persistence_does_not_affect_other_rules() -> Result<()>
         site.until("sessions of the right name", path, |answer| begins(answer, name))
             .await?;
     }
-    // A session of another route, whose rules follow the policy, is refused by the rule that has its own session.
+    // The rule with its own session refuses one of another route, whose rules follow the policy.
     let first = site.get("/check-2-beside").send().await?;
     let token = first.set_cookies().pop().context("no cookie")?.value;
     let answer = site
@@ -129,7 +125,7 @@ async fn check_13_a_policy_on_some_backends_is_applied_to_all_equally() -> Resul
     Ok(())
 }
 
-/// Tested twice: the older policy's name is the first one in the alphabet, and the second one.
+/// The older policy's name is once the first one in the alphabet, once the second.
 #[tokio::test]
 async fn check_14_of_two_policies_with_one_name_the_older_wins() -> Result<()> {
     let site = GatewaySite::shared(Release::V1_2_1).await?;
@@ -178,7 +174,6 @@ async fn check_14_of_two_policies_with_one_name_the_older_wins() -> Result<()> {
         site.namespace
             .until("the winner to say so", "BackendLBPolicy", older, accepted)
             .await?;
-        // When the older one is deleted, the name is free.
         site.namespace.delete("BackendLBPolicy", older).await?;
         site.until("the other's sessions", &of_younger, |answer| begins(answer, older))
             .await?;

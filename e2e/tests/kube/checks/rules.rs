@@ -1,10 +1,5 @@
-//! Sessions belong to a rule, in every dialect where they do.
+//! Sessions belong to a rule, in every dialect where they do (checks 3, 4, 5, 18 and 19).
 //!
-//! - 3: "Route rules referencing the same service MUST NOT share persistent sessions."
-//! - 4: The same "even if the session persistence is attached to the service".
-//! - 5: Persistence "MUST be maintained across services, even if the weight is set to 0".
-//! - 18: Persistence "does not impact the process of route matching".
-//! - 19: Without a token a request is routed by weight.
 //! - 30: From release 1.7 on, persistence "MUST NOT override which backend is selected during traffic splitting".
 //! - 31: Rules share a session where an annotation says so.
 
@@ -20,8 +15,8 @@ use super::dialect::{Dialect, SessionSpec, lb_policy};
 use super::site::{GatewaySite, V1, V2, is_from, rule};
 use super::statistics::{TOO_MUCH_FOR_TWO, chi_squared};
 
-/// By its weights, `/b` would never lead to where a token of `/a` leads. But a split also has routes for weight 0, so a
-/// token that is honoured leads to the first version.
+/// The weights of `/b` never lead where a token of `/a` does. But a split also has routes for weight 0, so an honoured
+/// token would.
 #[tokio::test]
 async fn check_03_rules_of_one_service_do_not_share_sessions() -> Result<()> {
     for dialect in Dialect::ALL {
@@ -64,8 +59,7 @@ async fn check_03_rules_of_one_service_do_not_share_sessions() -> Result<()> {
     Ok(())
 }
 
-/// Browsers begin both rules' sessions at the same time, then use both in turn. With the same cookie for both rules,
-/// each request would end the other rule's session.
+/// With one cookie for both rules, each request would end the other rule's session.
 #[tokio::test]
 async fn check_04_nor_if_the_session_is_attached_to_the_service() -> Result<()> {
     for dialect in Dialect::ALL {
@@ -98,8 +92,8 @@ async fn check_04_nor_if_the_session_is_attached_to_the_service() -> Result<()> 
     Ok(())
 }
 
-/// Two teams have two routes of the same host and two policies with the same cookie name. A session from before the
-/// second route continues.
+/// Two routes of one host, and two policies with the same cookie name. A session from before the second route
+/// continues.
 #[tokio::test]
 async fn two_routes_of_one_host_keep_their_sessions_under_one_name() -> Result<()> {
     let site = GatewaySite::shared(Release::V1_2_1).await?;
@@ -126,7 +120,6 @@ async fn two_routes_of_one_host_keep_their_sessions_under_one_name() -> Result<(
     );
 
     apply(1).await?;
-    // A later route changes no name.
     let apart = |answer: &Answer| {
         let cookies = answer.set_cookies();
         cookies.iter().any(|cookie| cookie.name.starts_with("one-name~"))
@@ -208,8 +201,7 @@ async fn check_05_a_session_stays_on_its_service_at_weight_0() -> Result<()> {
     Ok(())
 }
 
-/// The rule that a request matches answers it, whatever session the request brings: the canary's, if the header is
-/// right.
+/// The matching rule answers, whatever session the request brings: the canary's, if the header is right.
 #[tokio::test]
 async fn check_18_sessions_do_not_impact_route_matching() -> Result<()> {
     let site = GatewaySite::shared(Release::V1_2_1).await?;
@@ -250,7 +242,7 @@ async fn check_18_sessions_do_not_impact_route_matching() -> Result<()> {
     Ok(())
 }
 
-/// The counts pass a chi-squared test for weights 80 and 20, which they would not for 70 and 30.
+/// A chi-squared test for weights 80 and 20, which 70 and 30 would fail.
 #[tokio::test]
 async fn check_19_without_a_token_the_weights_decide() -> Result<()> {
     let site = GatewaySite::shared(Release::V1_2_1).await?;
@@ -275,8 +267,8 @@ async fn check_19_without_a_token_the_weights_decide() -> Result<()> {
     Ok(())
 }
 
-/// Release 1.7: persistence "MUST NOT override which backend is selected during traffic splitting". A client that comes
-/// back to a backend finds its session there. The counts pass a chi-squared test, which they would not for 55 to 45.
+/// A client that returns to a backend finds its session there. The counts pass a chi-squared test, which 55 to 45 would
+/// fail.
 #[tokio::test]
 async fn check_30_the_split_chooses_from_release_1_7_on() -> Result<()> {
     for dialect in Dialect::ALL.into_iter().filter(|dialect| dialect.is_union()) {
@@ -293,7 +285,7 @@ async fn check_30_the_split_chooses_from_release_1_7_on() -> Result<()> {
             let rules = [rule(&path, &[(v1, weights[0]), (v2, weights[1])])];
             dialect.apply(site, &name, &services, &rules, &spec).await
         };
-        // A session that begins before there is a split goes on.
+        // A session from before the split continues.
         let alone = [rule(&path, &[(v1, 1)])];
         dialect.apply(site, &name, &services, &alone, &spec).await?;
         site.until_sessions(&path).await?;
@@ -301,7 +293,6 @@ async fn check_30_the_split_chooses_from_release_1_7_on() -> Result<()> {
         let first = visitor.get(&path).await?;
         assert_eq!(visitor.cookie_names(), [&name]);
         apply([70, 30]).await?;
-        // Each backend has a cookie of its own.
         let is_split = |answer: &Answer| answer.set_cookies().iter().any(|cookie| cookie.name != name);
         site.until("the split", &path, is_split).await?;
         let mut counts = [0; 2];

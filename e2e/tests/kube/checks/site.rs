@@ -1,5 +1,4 @@
-//! A Gateway in a cluster, served by `limpet controller`, with two Envoys and the pods of two versions of an
-//! application.
+//! A Gateway of `limpet controller`, with two Envoys and the pods of two versions of an application.
 
 use std::sync::LazyLock;
 
@@ -12,18 +11,15 @@ use tokio::sync::OnceCell;
 
 use crate::site::condition;
 
-/// The pods of the first version.
 pub(crate) const V1: [&str; 2] = ["a", "b"];
-/// The pods of the second version.
 pub(crate) const V2: [&str; 2] = ["c", "d"];
 /// This many connections reach every worker of both Envoys.
 const EVERY_WORKER: usize = 24;
 
-/// The runtime of the shared sites: a test's own runtime ends with the test.
+/// The shared sites' runtime: a test's own ends with the test.
 static RUNTIME: LazyLock<std::io::Result<Runtime>> = LazyLock::new(Runtime::new);
 
-/// A Gateway `web` with port 8080 and its two Envoys, which listen at the same address: a connection may reach either
-/// of them.
+/// A Gateway `web` with port 8080 and two Envoys at one address: a connection may reach either.
 pub(crate) struct GatewaySite {
     pub(crate) namespace: Namespace,
     pub(crate) controller: Controller,
@@ -32,7 +28,7 @@ pub(crate) struct GatewaySite {
 }
 
 impl GatewaySite {
-    /// The site that all checks of a release share. Each check has its own routes, policies and Services.
+    /// All checks of a release share it. Each has its own routes, policies and Services.
     pub(crate) async fn shared(release: Release) -> Result<&'static Self> {
         static SITES: [OnceCell<GatewaySite>; 3] = [const { OnceCell::const_new() }; 3];
         let at = Release::ALL.iter().position(|known| *known == release);
@@ -48,7 +44,7 @@ impl GatewaySite {
         site.get_or_try_init(start).await
     }
 
-    /// Starts a site for one test. `change` may change the controller's configuration.
+    /// For one test. `change` may change the controller's configuration.
     pub(crate) async fn start(
         release: Release,
         prefix: &str,
@@ -86,7 +82,6 @@ impl GatewaySite {
         })
     }
 
-    /// Creates two Services, `<prefix>-v1` and `<prefix>-v2`, for the pods of both versions.
     pub(crate) async fn services(&self, prefix: &str) -> Result<[String; 2]> {
         let names = ["v1", "v2"].map(|version| format!("{prefix}-{version}"));
         for (name, version) in names.iter().zip(["v1", "v2"]) {
@@ -98,12 +93,11 @@ impl GatewaySite {
         Ok(names)
     }
 
-    /// Applies an `HTTPRoute` with these rules.
     pub(crate) async fn route(&self, name: &str, rules: &[Value]) -> Result<()> {
         self.annotated_route(name, rules, &json!({})).await
     }
 
-    /// As [`GatewaySite::route`], with annotations of Limpet, whose names are given without their prefix.
+    /// As [`GatewaySite::route`], with annotations, named without their prefix.
     pub(crate) async fn annotated_route(&self, name: &str, rules: &[Value], annotations: &Value) -> Result<()> {
         let route = json!({
             "apiVersion": "gateway.networking.k8s.io/v1",
@@ -114,12 +108,10 @@ impl GatewaySite {
         self.namespace.apply_object(&route).await.map(drop)
     }
 
-    /// A client without cookies.
     pub(crate) fn visitor(&self) -> Visitor {
         Visitor::of(self.controller.address(8080))
     }
 
-    /// A GET request.
     pub(crate) fn get(&self, path: &str) -> Request {
         Request::get(self.controller.address(8080), path)
     }
@@ -129,7 +121,6 @@ impl GatewaySite {
         self.until_asked(what, || self.get(path), check).await
     }
 
-    /// As [`GatewaySite::until`], for any request.
     pub(crate) async fn until_asked(
         &self,
         what: &str,
@@ -150,13 +141,11 @@ impl GatewaySite {
         found.with_context(|| format!("the last answer was {last:?}"))
     }
 
-    /// Waits until new clients of a path get a session.
     pub(crate) async fn until_sessions(&self, path: &str) -> Result<()> {
         let begins = |answer: &Answer| answer.status == 200 && answer.set_cookies().len() == 1;
         self.until("sessions to begin", path, begins).await
     }
 
-    /// Waits until both Envoys have so many endpoints of a Service.
     pub(super) async fn until_endpoints(&self, service: &str, count: usize) -> Result<()> {
         let cluster = format!("/{service}/");
         poll::until(&format!("{count} endpoints of {service}"), async || {
@@ -170,7 +159,7 @@ impl GatewaySite {
         .await
     }
 
-    /// The sum of a counter of the filter over both Envoys and all policies: `refused.expired`, for example.
+    /// The filter's counter over both Envoys and all policies: `refused.expired`, for example.
     pub(crate) async fn count(&self, outcome: &str) -> Result<u64> {
         let mut sum = 0;
         for envoy in &self.envoys {
@@ -181,14 +170,12 @@ impl GatewaySite {
     }
 }
 
-/// Annotations of Limpet, whose names are given without their prefix.
 pub(crate) fn prefixed(annotations: &Value) -> Value {
     let annotations = annotations.as_object().into_iter().flatten();
     let prefixed = annotations.map(|(name, value)| (format!("session.limpet.dev/{name}"), value.clone()));
     prefixed.collect::<serde_json::Map<_, _>>().into()
 }
 
-/// A rule for a path prefix, with Services and their weights.
 pub(crate) fn rule(path: &str, backends: &[(&str, u32)]) -> Value {
     let backends: Vec<Value> = backends
         .iter()
@@ -197,12 +184,11 @@ pub(crate) fn rule(path: &str, backends: &[(&str, u32)]) -> Value {
     json!({"matches": [{"path": {"type": "PathPrefix", "value": path}}], "backendRefs": backends})
 }
 
-/// Whether one of these pods answered.
 pub(crate) fn is_from(pods: [&str; 2], answer: &Answer) -> bool {
     answer.backend().is_some_and(|backend| pods.contains(&backend))
 }
 
-/// A condition of a route's only parent, or of a policy's only ancestor: `status/reason`, and its message.
+/// A condition of the only parent or ancestor: `status/reason`, and its message.
 pub(crate) fn stated(object: &Value, name: &str) -> (String, String) {
     let status = &object["status"];
     let of = if status["parents"].is_array() {

@@ -1,9 +1,6 @@
-//! Sessions in a header, in gRPC metadata, over WebSockets and over server-sent events.
+//! Sessions in a header (check 23), in gRPC metadata, over WebSockets and over server-sent events.
 //!
-//! - 23: Header type: issued with the response, accepted in any case; works for gRPC metadata, WebSocket upgrades and
-//!   reconnects of server-sent events.
-//! - `XBackend` on a `GRPCRoute`: at least 50 calls of a session reach the same pod, by cookie in metadata and by
-//!   header.
+//! `XBackend` on a `GRPCRoute`: at least 50 calls of a session reach the same pod, by cookie in metadata and by header.
 
 use std::sync::Arc;
 
@@ -17,7 +14,7 @@ use super::destinations::{backend, reference};
 use super::dialect::lb_policy;
 use super::site::{GatewaySite, prefixed, rule};
 
-/// Pods with this label `app` that speak gRPC and WebSocket.
+/// With this label `app`; they speak gRPC and WebSocket.
 async fn pods(site: &GatewaySite, app: &str) -> Result<Vec<Pod>> {
     let protocols: [Arc<dyn Protocol>; 2] = [Arc::new(Echo), Arc::new(Chat)];
     let mut pods = Vec::new();
@@ -29,7 +26,7 @@ async fn pods(site: &GatewaySite, app: &str) -> Result<Vec<Pod>> {
     Ok(pods)
 }
 
-/// A route for calls of the service `limpet.test.Echo` whose metadata have this kind.
+/// Calls of `limpet.test.Echo` whose metadata have this kind.
 fn calls(name: &str, kind: &str, backend: &Value) -> Value {
     let matched = json!({
         "method": {"service": "limpet.test.Echo"},
@@ -43,14 +40,12 @@ fn calls(name: &str, kind: &str, backend: &Value) -> Value {
     })
 }
 
-/// A call of this session.
 async fn say(client: &mut EchoClient, kind: &str, session: &mut Session) -> Result<Note> {
     let mut call = session.call(Note::new("hello"))?;
     call.metadata_mut().insert("x-kind", kind.parse()?);
     session.taken(client.say(call).await?)
 }
 
-/// Waits until calls begin sessions.
 async fn until_called(client: &mut EchoClient, kind: &str, carrier: Carrier) -> Result<()> {
     let begins = async || say(client, kind, &mut Session::new(carrier)).await.ok();
     poll::until("calls to begin sessions", begins).await.map(drop)
@@ -64,7 +59,7 @@ async fn check_23_sessions_in_a_header() -> Result<()> {
     let persistence = json!({"sessionName": "X-Session", "type": "Header"});
     let policy = lb_policy("check-23", &["check-23"], &persistence);
     site.namespace.apply_object(&policy).await?;
-    // All protocols use the same rule, so they have the same session.
+    // One rule, and so one session, for all protocols.
     let mut everything = rule("/chat", &[("check-23", 1)]);
     let paths = ["/chat", "/events", "/check-23"];
     everything["matches"] = paths
@@ -98,7 +93,7 @@ async fn check_23_sessions_in_a_header() -> Result<()> {
         let mut socket = Socket::open(at, &mut session).await?;
         socket.echo("hello").await?;
         socket.close().await?;
-        // The stream is cut off after two events. Each event names its pod.
+        // The stream is cut off after two events. Each names its pod.
         let request = site.get("/events").header("x-cut-after", "2");
         let mut events = session.open(request).await?;
         let mut text = Vec::new();
@@ -110,7 +105,7 @@ async fn check_23_sessions_in_a_header() -> Result<()> {
     }
     assert_eq!(session.continued, 8);
 
-    // The rule of a `GRPCRoute` is another rule, with its own sessions.
+    // A `GRPCRoute`'s rule has its own sessions.
     let mut client = EchoClient::connect(at).await?;
     until_called(&mut client, "check-23", Carrier::Header).await?;
     let mut session = Session::new(Carrier::Header);
@@ -142,7 +137,7 @@ async fn fifty_calls_of_a_session_reach_one_pod() -> Result<()> {
         site.namespace.apply_object(&backend).await?;
         let route = calls(kind, kind, &reference(kind, 1));
         site.namespace.apply_object(&route).await?;
-        // Each call uses another connection, so it may reach another worker or Envoy.
+        // Each connection may reach another worker or Envoy.
         for _ in 0..4 {
             let mut client = EchoClient::connect(site.controller.address(8080)).await?;
             until_called(&mut client, kind, carrier).await?;

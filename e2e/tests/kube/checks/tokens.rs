@@ -1,8 +1,5 @@
-//! Tokens in places where they are not valid.
-//!
-//! - 21: Hijack, fixation, replay, leak: tokens with a flipped bit, cut tokens, tokens of another rule, another host or
-//!   another cluster's key, and arbitrary addresses all fall back to a new session and are counted by reason. A token
-//!   shows no address. (Expiry is check 6. The filter's own tests cover fences and times in the future.)
+//! Tokens in places where they are not valid (check 21). Expiry is check 6; the filter's own tests cover fences and
+//! times in the future.
 
 use anyhow::{Context, Result, ensure};
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine};
@@ -20,8 +17,7 @@ const RULES: [(&str, &str); 4] = [
     ("two.example", "/b"),
 ];
 
-/// Two rules of one host, and the same two of another host, with the same policy, the same Services and the same
-/// session name.
+/// Two hosts with the same two rules, policy, Services and session name.
 async fn site(prefix: &str) -> Result<GatewaySite> {
     let site = GatewaySite::start(Release::V1_2_1, prefix, |_| ()).await?;
     let services = site.services("shop").await?;
@@ -127,7 +123,6 @@ async fn check_21_forged_and_moved_tokens_fall_back_and_show_nothing() -> Result
     Ok(())
 }
 
-/// Whether a token shows this address.
 fn shows(token: &str, ip: std::net::IpAddr) -> Result<bool> {
     let bytes = BASE64_URL_SAFE_NO_PAD.decode(token)?;
     let std::net::IpAddr::V4(ip) = ip else {

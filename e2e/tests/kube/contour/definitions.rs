@@ -1,12 +1,10 @@
-//! The definitions that Limpet ships.
-
 use anyhow::Result;
 use limpet_e2e::kube::refused;
 use serde_json::{Value, json};
 
 use super::{DELEGATIONS, INGRESS_ROUTES, KIND, apply, cluster, object};
 
-/// A spec with every field that Contour 1.0.0 or its designs have.
+/// Every field of Contour 1.0.0 or its designs.
 const FULL: &str = "
 virtualhost:
   fqdn: shop.example
@@ -47,7 +45,7 @@ async fn every_field_is_kept_as_it_is_written() -> Result<()> {
     let mut spec: Value = serde_saphyr::from_str(FULL)?;
     let kept = apply(&namespace, "web", FULL).await?;
     assert_eq!(kept["spec"], spec, "nothing is added, and nothing taken away");
-    // What nobody knows is kept wherever it stands, so that the status can name it.
+    // Unknown fields are kept everywhere, so that the status can name them.
     for place in [
         "",
         "/virtualhost",
@@ -85,7 +83,7 @@ async fn every_field_is_kept_as_it_is_written() -> Result<()> {
     Ok(())
 }
 
-/// All else is a matter of the status, which says it in words.
+/// The status says all else.
 #[tokio::test]
 async fn only_types_and_what_is_missing_are_refused() -> Result<()> {
     let namespace = cluster().await?.namespace("types").await?;
@@ -129,7 +127,7 @@ async fn only_types_and_what_is_missing_are_refused() -> Result<()> {
         ),
         ("{routes: [{match: /, delegate: {}}]}", "spec.routes[0].delegate.name"),
     ] {
-        // JSON's path of an object that is applied has no index.
+        // JSON's path of an applied object has no index.
         let said = match apply(&namespace, "web", bad).await {
             Ok(_) => anyhow::bail!("{bad} is accepted"),
             refused_object => refused(refused_object)?,

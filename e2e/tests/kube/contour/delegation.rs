@@ -1,4 +1,4 @@
-//! A part of a host that goes from one object to another, with a real Envoy.
+//! Delegation of a part of a host, with a real Envoy.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -15,10 +15,8 @@ use super::{
     GATEWAY, HOST, KIND, ORPHANED, VALID, apply, blog, cluster, configure, get, root, until_answered, until_status,
 };
 
-/// The cookie of Contour's sessions.
 const COOKIE: &str = "X-Contour-Session-Affinity";
 
-/// A Service with two pods, whose names begin with its own.
 async fn service(namespace: &Namespace, name: &str) -> Result<[Pod; 2]> {
     let labels = [("app", name)];
     namespace.service(name, &labels).await?;
@@ -28,7 +26,6 @@ async fn service(namespace: &Namespace, name: &str) -> Result<[Pod; 2]> {
     ])
 }
 
-/// Makes ten visits, which all go to one backend. Returns it.
 async fn stays(controller: &Controller, visitor: &mut Visitor) -> Result<String> {
     let mut backends = BTreeSet::new();
     for _ in 0..10 {
@@ -39,7 +36,7 @@ async fn stays(controller: &Controller, visitor: &mut Visitor) -> Result<String>
     backends.pop_first().context("no backend")
 }
 
-/// A client who asks for `/blog` again and again.
+/// Asks for `/blog` without a pause.
 struct Restless {
     ends: Arc<AtomicBool>,
     task: JoinHandle<Vec<String>>,
@@ -63,7 +60,7 @@ impl Restless {
         Self { ends, task }
     }
 
-    /// Who answered, one after the other, or what went wrong.
+    /// The answering backends in order, or what went wrong.
     async fn end(self) -> Result<Vec<String>> {
         self.ends.store(true, Ordering::Relaxed);
         Ok(self.task.await?)
@@ -93,11 +90,10 @@ async fn a_delegate_comes_goes_and_moves_without_a_gap() -> Result<()> {
     .await?;
     let mut envoy = controller.envoy(GATEWAY, "one").await?;
     envoy.until_ready().await?;
-    // A delegate that is not there makes nobody invalid: its requests go to the next shorter prefix.
+    // A missing delegate makes no object invalid: its requests match the next shorter prefix.
     until_status(&namespace, "root", "valid", VALID).await?;
     until_answered(&controller, "/blog", 200, Some("web")).await?;
 
-    // It comes, goes, and comes again.
     for _ in 0..2 {
         apply(&namespace, "blue", &blog("blue")).await?;
         until_answered(&controller, "/blog", 200, Some("blue")).await?;
@@ -109,14 +105,14 @@ async fn a_delegate_comes_goes_and_moves_without_a_gap() -> Result<()> {
     let mut visitor = until_answered(&controller, "/blog/1", 200, Some("blue")).await?;
     assert_eq!(visitor.cookie_names(), [COOKIE]);
     stays(&controller, &mut visitor).await?;
-    // Who was given /blog has no other path that begins like it.
+    // A delegate for /blog has no other path that begins like it.
     let answer = get(&controller, &mut visitor, "/blogger").await?;
     ensure!(
         answer.backend().is_some_and(|name| name.starts_with("web")),
         "{answer:?}"
     );
 
-    // It moves, into another namespace, under somebody who never rests.
+    // It moves into another namespace, under constant requests.
     apply(&other, "green", &blog("green")).await?;
     until_status(&other, "green", "orphaned", ORPHANED).await?;
     let restless = Restless::start(controller.address(8080), visitor.clone());
@@ -128,7 +124,7 @@ async fn a_delegate_comes_goes_and_moves_without_a_gap() -> Result<()> {
     let mut places: Vec<_> = seen.iter().map(|backend| place(backend)).collect();
     // A busy machine answers few of them.
     ensure!(places.len() > 5, "{places:?}");
-    // Both workers of Envoy change over, one after the other, and each in one step.
+    // Both workers change over one after the other, each in one step.
     places.dedup();
     ensure!(
         places.iter().all(|place| place == "blue" || place == "green"),
@@ -139,13 +135,12 @@ async fn a_delegate_comes_goes_and_moves_without_a_gap() -> Result<()> {
     ensure!(green.starts_with("green"), "{green}");
     until_status(&namespace, "blue", "orphaned", ORPHANED).await?;
 
-    // Both want it: the root says whose it is, and what it names comes back.
+    // The root decides between two candidates.
     apply(&namespace, "root", &to("blue", namespace.name())).await?;
     let mut late = until_answered(&controller, "/blog", 200, Some("blue")).await?;
     stays(&controller, &mut late).await?;
     until_status(&other, "green", "orphaned", ORPHANED).await?;
 
-    // The root goes, and with it the host.
     namespace.delete(KIND, "root").await?;
     until_status(&namespace, "blue", "orphaned", ORPHANED).await?;
     let gone = async || {
@@ -155,7 +150,6 @@ async fn a_delegate_comes_goes_and_moves_without_a_gap() -> Result<()> {
     poll::until("the host to be gone", gone).await
 }
 
-/// Of another class, an object serves nothing.
 #[tokio::test]
 async fn a_class_that_changes_takes_its_routes_along() -> Result<()> {
     let cluster = cluster().await?;

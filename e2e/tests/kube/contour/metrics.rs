@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 
 use super::{HOST, KIND, apply, blog, cluster, configure, root};
 
-/// The series of these metrics, without those of other namespaces.
 async fn series(controller: &Controller) -> Result<BTreeMap<String, String>> {
     let page = controller.page("/metrics").await?;
     let text = String::from_utf8_lossy(&page.body).into_owned();
@@ -21,7 +20,7 @@ async fn series(controller: &Controller) -> Result<BTreeMap<String, String>> {
     ours.map(read).collect()
 }
 
-/// What the series should be by the statuses. `vhosts`: that of each object.
+/// The expected series by the statuses. `vhosts`: the label of each object.
 async fn expected(namespace: &Namespace, vhosts: &[(&str, &str)]) -> Result<BTreeMap<String, String>> {
     let space = namespace.name();
     let mut all = BTreeMap::<_, u32>::new();
@@ -48,7 +47,7 @@ async fn expected(namespace: &Namespace, vhosts: &[(&str, &str)]) -> Result<BTre
     Ok(all.into_iter().map(|(name, count)| (name, count.to_string())).collect())
 }
 
-/// Waits until the metrics are what the statuses are, which are as many as this.
+/// Waits until the metrics match the statuses, of which there are this many.
 async fn until_equal(
     controller: &Controller,
     namespace: &Namespace,
@@ -108,7 +107,6 @@ async fn metrics_count_what_statuses_say() -> Result<()> {
     until_equal(&leader, &namespace, &vhosts, 5).await?;
     assert_eq!(series(&next).await?, BTreeMap::new(), "the leader alone counts");
 
-    // What is gone is not counted on.
     namespace.delete(KIND, "missing").await?;
     namespace.delete(KIND, "root").await?;
     until_equal(&leader, &namespace, &[("wild", "*.example")], 3).await?;

@@ -18,14 +18,14 @@ const INGRESS_ROUTES: &str = include_str!("../../../../controller/deploy/crds/co
 const DELEGATIONS: &str = include_str!("../../../../controller/deploy/crds/contour/tlscertificatedelegations.yaml");
 
 const KIND: &str = "IngressRoute";
-/// What the Envoys call their Gateway.
+/// The Envoys' name for their Gateway.
 pub(crate) const GATEWAY: &str = "contour";
 pub(crate) const HOST: &str = "shop.example";
 
 pub(crate) const VALID: &str = "valid IngressRoute";
 const ORPHANED: &str = "this IngressRoute is not part of a delegation chain from a root IngressRoute";
 
-/// A cluster with the definitions as they are shipped.
+/// With the definitions as shipped.
 pub(crate) async fn cluster() -> Result<&'static Cluster> {
     let cluster = Cluster::shared(Release::V1_7_0).await?;
     cluster.define(INGRESS_ROUTES).await?;
@@ -33,13 +33,11 @@ pub(crate) async fn cluster() -> Result<&'static Cluster> {
     Ok(cluster)
 }
 
-/// The controller's configuration.
 pub(crate) fn configure(config: &mut Value) {
     let namespace = config["namespaces"][0].as_str().unwrap_or_default();
     config["contour"] = json!({"gateway": format!("{namespace}/{GATEWAY}")});
 }
 
-/// An `IngressRoute` with this spec (YAML).
 fn object(name: &str, spec: &str) -> Result<Value> {
     let spec: Value = serde_saphyr::from_str(spec)?;
     Ok(json!({
@@ -54,23 +52,20 @@ pub(crate) async fn apply(client: &Client, name: &str, spec: &str) -> Result<Val
     client.apply_object(&object(name, spec)?).await
 }
 
-/// A root whose routes are these (YAML in braces).
 pub(crate) fn root(fqdn: &str, routes: &str) -> String {
     format!("{{virtualhost: {{fqdn: {fqdn}}}, routes: [{routes}]}}")
 }
 
-/// The spec of an object that has the prefix `/blog` delegated, and leads it to this Service.
+/// Leads the delegated prefix `/blog` to this Service.
 fn blog(service: &str) -> String {
     format!("{{routes: [{{match: /blog, services: [{{name: {service}, port: 80, strategy: Cookie}}]}}]}}")
 }
 
-/// The state and the description in an object's status.
 fn status(object: &Value) -> (String, String) {
     let text = |field: &str| object["status"][field].as_str().unwrap_or_default().to_owned();
     (text("currentStatus"), text("description"))
 }
 
-/// Waits until an object has this status.
 pub(crate) async fn until_status(client: &Client, name: &str, state: &str, description: &str) -> Result<Value> {
     let expected = (state.to_owned(), description.to_owned());
     let what = format!("{name} to be {state}");
@@ -79,7 +74,7 @@ pub(crate) async fn until_status(client: &Client, name: &str, state: &str, descr
         .await
 }
 
-/// Checks that nobody writes this object. Nothing tells when the last write was, so this takes a while.
+/// Nothing tells when the last write was, so this takes a while.
 async fn stands_still(client: &Client, name: &str) -> Result<()> {
     let version = async || Ok::<_, anyhow::Error>(client.get(KIND, name).await?["metadata"]["resourceVersion"].clone());
     let before = version().await?;
@@ -88,13 +83,12 @@ async fn stands_still(client: &Client, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Sends a request for the host of most tests.
 async fn get(controller: &Controller, visitor: &mut Visitor, path: &str) -> Result<Answer> {
     let request = Request::get(controller.address(8080), path).header("host", HOST);
     visitor.send(request).await
 }
 
-/// Waits until who comes for the first time is answered with this status, by a backend whose name begins so.
+/// Waits until new clients get this status from a backend whose name begins so.
 pub(crate) async fn until_answered(
     controller: &Controller,
     path: &str,
@@ -116,7 +110,7 @@ pub(crate) async fn until_answered(
     poll::until(&what, answered).await.with_context(|| format!("{last:?}"))
 }
 
-/// Lets the controller read Secrets of this namespace, as the chart's value `certificates.namespaces` does.
+/// In this namespace, as the chart's value `certificates.namespaces` does.
 async fn may_read_secrets(namespace: &Namespace) -> Result<()> {
     namespace.bind("limpet-certificates").await
 }

@@ -1,5 +1,3 @@
-//! Several replicas: one writes.
-
 use anyhow::Result;
 use limpet_e2e::kube::{Cluster, Controller, Namespace};
 use limpet_e2e::poll;
@@ -7,7 +5,6 @@ use serde_json::json;
 
 use super::{HOST, KIND, ORPHANED, VALID, apply, blog, cluster, configure, root, stands_still, until_status};
 
-/// With the keyring that replicas share.
 async fn replica(cluster: &Cluster, namespace: &Namespace) -> Result<Controller> {
     Controller::start(cluster.server(), namespace, |config| {
         configure(config);
@@ -38,7 +35,6 @@ async fn the_next_leader_goes_on_with_the_statuses() -> Result<()> {
         (next.metric("limpet_leader").await.ok()? == "1").then_some(())
     })
     .await?;
-    // It finds everything as it should be.
     for name in ["root", "blog"] {
         stands_still(&namespace, name).await?;
     }

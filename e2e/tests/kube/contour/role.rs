@@ -1,5 +1,3 @@
-//! The role that is shipped for `IngressRoute`s.
-
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
@@ -13,7 +11,6 @@ use super::{HOST, KIND, ORPHANED, VALID, apply, blog, cluster, configure, object
 const ROLE: &str = "limpet-contour";
 const GROUP: &str = "/apis/contour.heptio.com/v1beta1";
 
-/// The verbs with their resources that the role grants.
 async fn granted(namespace: &Namespace) -> Result<BTreeSet<String>> {
     let role = namespace.get("ClusterRole", &namespace.cluster_role(ROLE)).await?;
     let words = |value: &Value| -> Vec<String> {
@@ -29,7 +26,7 @@ async fn granted(namespace: &Namespace) -> Result<BTreeSet<String>> {
     Ok(granted)
 }
 
-/// A verb with its resource, and the namespace, of a request for objects of Contour's group.
+/// Verb, resource and namespace of a request for objects of Contour's group.
 fn asked<'a>(verb: &str, uri: &'a str) -> Option<(String, &'a str)> {
     let path = uri.strip_prefix(GROUP)?.split('?').next()?;
     let mut parts = path.strip_prefix("/namespaces/")?.split('/');
@@ -38,14 +35,14 @@ fn asked<'a>(verb: &str, uri: &'a str) -> Option<(String, &'a str)> {
     Some((format!("{verb} {resource}{subresource}"), namespace))
 }
 
-/// As the chart binds it with `config.namespaces`: in each of them, and not in the whole cluster.
+/// As the chart binds it with `config.namespaces`.
 async fn bind_here_alone(namespace: &Namespace) -> Result<()> {
     let everywhere = namespace.cluster_role(ROLE);
     namespace.delete("ClusterRoleBinding", &everywhere).await?;
     namespace.bind(ROLE).await
 }
 
-/// Who has the controller's token leads nobody's requests elsewhere.
+/// The controller's token leads no requests elsewhere.
 #[tokio::test]
 async fn the_role_has_what_it_takes_and_no_more() -> Result<()> {
     let cluster = cluster().await?;
@@ -91,7 +88,7 @@ async fn the_role_has_what_it_takes_and_no_more() -> Result<()> {
     Ok(())
 }
 
-/// The log says what is missing, and what is granted later counts.
+/// The log names what is missing, and what is granted later counts.
 #[tokio::test]
 async fn without_the_role_the_log_names_it() -> Result<()> {
     let cluster = cluster().await?;

@@ -1,4 +1,4 @@
-//! What the controller writes into statuses, with the role as it is shipped.
+//! The controller's statuses, with the role as shipped.
 
 use anyhow::Result;
 use limpet_e2e::kube::{Controller, Namespace};
@@ -101,7 +101,6 @@ async fn an_object_of_another_class_is_left_alone() -> Result<()> {
 
     let class = |class: Value| json!({"metadata": {"annotations": {"kubernetes.io/ingress.class": class}}});
     namespace.merge(KIND, "two", &class(json!("contour"))).await?;
-    // The host has one owner now.
     until_status(&namespace, "one", "valid", VALID).await?;
     let theirs = json!({"currentStatus": "orphaned", "description": "of another controller"});
     namespace.merge_status(KIND, "two", &theirs).await?;
@@ -112,7 +111,7 @@ async fn an_object_of_another_class_is_left_alone() -> Result<()> {
     until_status(&namespace, "one", "invalid", &shared).await?;
     namespace.merge(KIND, "one", &class(json!("contour"))).await?;
     until_status(&namespace, "two", "valid", VALID).await?;
-    // Without a class, objects are read as well.
+    // Objects without a class are read as well.
     namespace.merge(KIND, "two", &class(Value::Null)).await?;
     namespace.delete(KIND, "one").await?;
     stands_still(&namespace, "two").await?;
@@ -125,7 +124,7 @@ async fn secret(namespace: &Namespace, name: &str) -> Result<()> {
     namespace.apply_object(&certificate.secret(name)).await.map(drop)
 }
 
-/// A Secret of another namespace takes a right of the controller there, and a delegation.
+/// A Secret of another namespace needs a right of the controller there, and a delegation.
 #[tokio::test]
 async fn a_certificate_takes_a_role_and_a_delegation() -> Result<()> {
     let cluster = cluster().await?;
@@ -147,7 +146,7 @@ async fn a_certificate_takes_a_role_and_a_delegation() -> Result<()> {
     let missing = format!("TLS Secret [{named}] not found or is malformed");
     until_status(&namespace, "root", "invalid", &missing).await?;
 
-    // As the chart binds the role: in the namespace of the Secret.
+    // As the chart binds it: in the Secret's namespace.
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "RoleBinding",

@@ -1,4 +1,4 @@
-//! A Gateway object with the name that Contour's Gateway has in the configuration.
+//! A Gateway object with the configured name of Contour's Gateway.
 
 use anyhow::Result;
 use limpet_e2e::kube::Controller;

@@ -11,7 +11,7 @@ use super::{
 
 const WEB: &[(&str, &str)] = &[("app", "web")];
 
-/// The definition that is shipped, without its subresource.
+/// The shipped definition without its subresource.
 fn bare() -> Result<Value> {
     let mut definition: Value = serde_saphyr::from_str(INGRESS_ROUTES)?;
     let version = definition["spec"]["versions"][0].as_object_mut();
@@ -53,7 +53,7 @@ async fn a_status_in_the_object_starts_no_loop() -> Result<()> {
     apply(&namespace, "alone", &blog("web")).await?;
     let mut controller = Controller::start(cluster.server(), &namespace, configure).await?;
 
-    // Without the right, everything else goes on, and the log says what is missing.
+    // Without the right, all else continues.
     poll::until("the log to name the right", async || {
         let log = controller.log().ok()?;
         (log.contains("ingressroutes") && log.contains("cannot patch")).then_some(())
@@ -80,7 +80,7 @@ async fn a_status_in_the_object_starts_no_loop() -> Result<()> {
         "it builds again and again"
     );
 
-    // Another controller, which changes nothing.
+    // Another controller changes nothing.
     controller.end().await?;
     let controller = Controller::start(cluster.server(), &namespace, configure).await?;
     poll::until("it to lead", async || {
@@ -92,7 +92,7 @@ async fn a_status_in_the_object_starts_no_loop() -> Result<()> {
     until_status(&namespace, "blog", "orphaned", ORPHANED).await?;
     stands_still(&namespace, "blog").await?;
 
-    // Somebody installs the definition that Limpet ships.
+    // An operator installs Limpet's definition.
     cluster.define(INGRESS_ROUTES).await?;
     let generation = namespace.get(KIND, "blog").await?["metadata"]["generation"].clone();
     apply(&namespace, "root", &delegating).await?;

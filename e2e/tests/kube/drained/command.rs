@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use super::{DRAIN, until_chosen};
 use crate::keyring::KeyringSite;
 
-/// What ran: its exit code, stdout and stderr.
 #[derive(Debug)]
 pub(super) struct Ran {
     pub(super) code: Option<i32>,
@@ -30,14 +29,13 @@ impl From<Output> for Ran {
     }
 }
 
-/// A user of the command in a namespace.
 pub(super) struct Operator {
     kubeconfig: String,
     namespace: String,
 }
 
 impl Operator {
-    /// A user who may do this in the namespace: verbs by resource of the core group, and of `EndpointSlice`s.
+    /// `rules` are verbs by resource of the core group, and of `EndpointSlice`s.
     pub(super) async fn with(namespace: &Namespace, name: &str, rules: &[(&str, &[&str])]) -> Result<Self> {
         let server = Cluster::shared(Release::V1_2_1).await?.server();
         let user = server.service_account(namespace.name(), name).await?;
@@ -70,7 +68,6 @@ impl Operator {
         })
     }
 
-    /// The arguments with those that every command needs.
     pub(super) fn arguments<'a>(&'a self, arguments: &[&'a str]) -> Vec<&'a str> {
         let place = ["--kubeconfig", &self.kubeconfig, "--namespace", &self.namespace];
         [arguments, &place].concat()
@@ -85,7 +82,7 @@ impl Operator {
         tokio::task::spawn_blocking(run).await?.map(Ran::from)
     }
 
-    /// Runs it once it may: a new role takes effect after a moment.
+    /// A new role takes effect after a moment.
     pub(super) async fn run_when_permitted(&self, arguments: &[&str]) -> Result<Ran> {
         let ran = async || self.run(arguments).await.ok().filter(|ran| !is_forbidden(ran));
         poll::until("the role to take effect", ran).await
@@ -112,7 +109,7 @@ async fn a_user_drains_a_pod_and_takes_it_back() -> Result<()> {
     let rights: &[(&str, &[&str])] = &[("pods", &["get", "patch"]), ("endpointslices", &["list"])];
     let operator = Operator::with(namespace, "operator", rights).await?;
 
-    // It has not asked whether there is a controller.
+    // It has not looked for a controller.
     let note = "it gets no new sessions once a controller has read it, and `limpet sessions` shows the state draining \
                 then";
     let ran = operator.run_when_permitted(&["drain", "a"]).await?;
@@ -123,7 +120,7 @@ async fn a_user_drains_a_pod_and_takes_it_back() -> Result<()> {
     ensure!(text.len() == 20 && text.ends_with('Z'), "{text}");
     until_chosen(&site, "/", &["b"]).await?;
 
-    // Again, it stays as it is.
+    // The second run changes nothing.
     let ran = operator.run(&["drain", "pod/a", "--format", "json"]).await?;
     let told: Value = serde_json::from_str(&ran.out)?;
     let expected = json!({

@@ -20,7 +20,6 @@ const SINCE: &str = "2026-11-23T06:00:00Z";
 /// So many connections reach every worker of an Envoy, and every pod.
 const MANY: usize = 24;
 
-/// A second rule, with strict sessions.
 const STRICT: &str = "
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
@@ -39,7 +38,6 @@ async fn annotate(site: &KeyringSite, pod: &str, value: Value) -> Result<()> {
     site.namespace.merge("v1/Pod", pod, &change).await.map(drop)
 }
 
-/// The pods that new clients of a path come to.
 async fn chosen(site: &KeyringSite, path: &str) -> Result<BTreeSet<String>> {
     let mut pods = BTreeSet::new();
     for _ in 0..MANY {
@@ -50,7 +48,7 @@ async fn chosen(site: &KeyringSite, path: &str) -> Result<BTreeSet<String>> {
     Ok(pods)
 }
 
-/// Waits until new clients of a path come to these pods, and to no others.
+/// Waits until new clients reach exactly these pods.
 async fn until_chosen(site: &KeyringSite, path: &str, pods: &[&str]) -> Result<()> {
     let mut last = None;
     let found = poll::until(&format!("new sessions at {pods:?}"), async || {
@@ -62,7 +60,6 @@ async fn until_chosen(site: &KeyringSite, path: &str, pods: &[&str]) -> Result<(
     found.with_context(|| format!("{path}: the last were {last:?}"))
 }
 
-/// A client with a session at this pod.
 async fn at(site: &KeyringSite, path: &str, pod: &str) -> Result<Visitor> {
     poll::until("a session at the pod", async || {
         let mut visitor = Visitor::of(site.controller.address(8080));
@@ -86,7 +83,7 @@ async fn stays(visitor: &mut Visitor, path: &str, pod: &str) -> Result<()> {
 async fn a_pod_with_the_annotation_gets_no_new_session() -> Result<()> {
     let mut site = KeyringSite::start_with("drained", "1h", "1h").await?;
     site.namespace.apply(STRICT).await?;
-    // If a policy counts for several rules, each has a cookie of its own.
+    // Each rule of a policy has its own cookie.
     let suffixed = async || {
         let answer = Request::get(site.controller.address(8080), "/strict").send().await;
         let cookies = answer.ok()?.set_cookies();
@@ -107,7 +104,7 @@ async fn a_pod_with_the_annotation_gets_no_new_session() -> Result<()> {
     let flags = format!("{}::health_flags::/eds_status_draining", site.pods[0].address());
     ensure!(clusters.contains(&flags), "{clusters}");
 
-    // A controller that starts again knows it before it serves.
+    // A restarted controller knows it before it serves.
     site.controller.end().await?;
     site.controller.launch()?;
     site.controller.until_ready().await?;
@@ -125,7 +122,7 @@ async fn a_pod_with_the_annotation_gets_no_new_session() -> Result<()> {
         stays(visitor, path, "a").await?;
     }
 
-    // If all drain, there is nobody better.
+    // If all drain, all are used.
     for pod in ["a", "b"] {
         annotate(&site, pod, json!(SINCE)).await?;
     }
@@ -158,7 +155,6 @@ async fn without_the_right_to_read_pods_none_drains() -> Result<()> {
         let told = poll::until(&format!("the controller to miss {verb}"), told).await;
         told.with_context(|| site.controller.log().unwrap_or_default())?;
 
-        // All else goes on.
         annotate(&site, "a", json!(SINCE)).await?;
         let name = format!("after-{verb}");
         let other = site.namespace.pod(&name, WEB).await?;
@@ -170,7 +166,7 @@ async fn without_the_right_to_read_pods_none_drains() -> Result<()> {
     site.namespace.merge("ClusterRole", &name, &all).await?;
     until_chosen(&site, "/", &["b"]).await?;
 
-    // Nobody needs the right if it is switched off.
+    // With `sessions.enabled: false`, the controller does not ask for pods.
     let server = Cluster::shared(Release::V1_2_1).await?.server();
     let user = format!("system:serviceaccount:{}:limpet-controller", site.namespace.name());
     let asked = || {

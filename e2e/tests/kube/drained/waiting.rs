@@ -1,5 +1,5 @@
-//! `limpet drain POD --wait` and `limpet sessions`, through the API server: to a real controller, and to a page in its
-//! place where a test says what is told.
+//! `limpet drain POD --wait` and `limpet sessions` through the API server: to a real controller, or to a page that a
+//! test fills.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
@@ -19,10 +19,9 @@ use super::{DRAIN, at};
 use crate::keyring::KeyringSite;
 
 const WEB: &[(&str, &str)] = &[("app", "web")];
-/// What `limpet sessions` needs.
+/// The rights for `limpet sessions`.
 const READING: [(&str, &[&str]); 2] = [("pods", &["list", "get", "patch", "delete"]), ("pods/proxy", &["get"])];
 
-/// The pod of a controller, and a page at its address.
 struct Page(Arc<Mutex<String>>);
 
 impl Page {
@@ -61,7 +60,7 @@ impl Page {
         }
     }
 
-    /// Tells of the pods `a` and `b` of the Service `web`: state, sessions, streams.
+    /// Pods `a` and `b` of the Service `web`: state, sessions, streams.
     fn tell(&self, namespace: &Namespace, pods: [(&str, u64, u64); 2]) {
         let row = |(name, (state, sessions, streams)): (&str, (&str, u64, u64))| {
             json!({
@@ -75,7 +74,6 @@ impl Page {
     }
 }
 
-/// The Service `web` with the pods `a` and `b`, two controllers, and a user.
 async fn site(prefix: &str) -> Result<(Namespace, [Pod; 2], [Page; 2], Operator)> {
     let namespace = Cluster::shared(Release::V1_2_1).await?.namespace(prefix).await?;
     namespace.service("web", WEB).await?;
@@ -90,7 +88,6 @@ async fn site(prefix: &str) -> Result<(Namespace, [Pod; 2], [Page; 2], Operator)
     Ok((namespace, pods, pages, operator))
 }
 
-/// A command that runs.
 struct Running(std::process::Child);
 
 impl Running {
@@ -108,7 +105,7 @@ impl Running {
         Ok(())
     }
 
-    /// What a shell runs in the background may not notice Ctrl-C.
+    /// A shell's background process may not notice Ctrl-C.
     fn terminate(&self) -> Result<()> {
         let pid = self.0.id().to_string();
         ensure!(Command::new("kill").args(["-TERM", &pid]).status()?.success());
@@ -180,7 +177,7 @@ async fn the_command_waits_while_there_may_be_more() -> Result<()> {
     operator
         .run_when_permitted(&[&["sessions"][..], &here].concat())
         .await?;
-    // One replica does not say anything, then it has just started: no row, and not everything is known.
+    // One replica is silent, then all have just started: not everything is known.
     pages[1].set("");
     let wait = [&["drain", "a", "--wait", "--timeout", "40s"][..], &here].concat();
     let running = Running::start(&operator, &wait)?;
@@ -296,7 +293,7 @@ async fn sessions_are_shown_as_kubectl_shows_objects() -> Result<()> {
         "{ran:?}"
     );
 
-    // A line for each change, and none for what stays.
+    // A line for each change.
     let watching = Running::start(&operator, &[&["sessions", "--watch"][..], &here].concat())?;
     tokio::time::sleep(Duration::from_secs(3)).await;
     pages[0].tell(&namespace, [("ready", 13, 1), ("draining", 0, 0)]);
@@ -306,7 +303,7 @@ async fn sessions_are_shown_as_kubectl_shows_objects() -> Result<()> {
     let lines: Vec<&str> = ran.out.lines().collect();
     ensure!(lines.len() == 4 && lines[3].contains(" 13 "), "{ran:?}");
 
-    // What one replica knows is shown, and that there may be more; without any, there is nothing to show.
+    // One replica's numbers are shown as incomplete; without any, there is nothing to show.
     pages[0].set("");
     let ran = show(&[]).await?;
     ensure!(ran.code == Some(0) && ran.out.contains(" 12+ "), "{ran:?}");
@@ -335,7 +332,7 @@ async fn sessions_are_shown_as_kubectl_shows_objects() -> Result<()> {
     Ok(())
 }
 
-/// Waits until the pods of controllers show these numbers of a pod.
+/// Waits until the controllers' pods show these numbers of a pod.
 async fn until_shown(operator: &Operator, arguments: &[&str], shown: [&str; 4]) -> Result<()> {
     let mut last = None;
     let found = poll::until(&format!("{shown:?}"), async || {
@@ -368,7 +365,6 @@ async fn a_pod_is_deleted_after_its_last_session_and_stream() -> Result<()> {
     let here = ["--controller-namespace", namespace.name()];
     let mut visitor = at(&site, "/", "chat").await?;
 
-    // A WebSocket of the session.
     let mut session = Session::new(Carrier::Cookie);
     let answer = visitor.get("/").await?;
     ensure!(answer.backend() == Some("chat"), "{answer:?}");

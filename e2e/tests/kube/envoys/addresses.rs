@@ -1,5 +1,3 @@
-//! The addresses that Gateways ask for, and those that they have.
-
 use anyhow::Result;
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Gateways whose Envoys somebody else runs.
+//! Gateways with Envoys of others.
 
 use anyhow::Result;
 use limpet_e2e::kube::Controller;
@@ -18,7 +18,7 @@ async fn an_address_that_somebody_else_wrote_stays() -> Result<()> {
     namespace
         .merge_status("Gateway", "web", &json!({"addresses": theirs}))
         .await?;
-    // Makes the controller write the status.
+    // This makes the controller write the status.
     let change = json!({"spec": {"listeners": [
         {"name": "http", "port": 8080, "protocol": "HTTP"},
         {"name": "more", "port": 8081, "protocol": "HTTP"},

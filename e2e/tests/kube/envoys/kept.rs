@@ -89,7 +89,7 @@ async fn what_others_change_is_repaired_and_the_rest_stays() -> Result<()> {
     Ok(())
 }
 
-/// The API server writes quantities in its own way and drops what is empty, which must not lead to writes for ever.
+/// The API server rewrites quantities and drops empty values, which must not lead to endless writes.
 #[tokio::test]
 async fn what_the_api_server_writes_its_own_way_settles() -> Result<()> {
     let resources = json!({"requests": {"cpu": "0.5", "memory": "1024Mi"}, "limits": {"memory": "2048Mi"}});
@@ -110,7 +110,7 @@ async fn what_the_api_server_writes_its_own_way_settles() -> Result<()> {
             .map(|log| log.matches("\"Deployment\"").count() + log.matches("Deployment").count())
     };
     let before = written()?;
-    // Longer than the controller waits before it looks again.
+    // Longer than the controller waits for its next look.
     tokio::time::sleep(std::time::Duration::from_secs(12)).await;
     assert_eq!(written()?, before, "it was written again:\n{}", site.controller.log()?);
     Ok(())
@@ -144,7 +144,7 @@ async fn an_autoscaler_decides_how_many_pods_there_are() -> Result<()> {
         let name = site.envoys(gateway);
         let scale = json!({"spec": {"replicas": 7}});
         site.namespace.merge(DEPLOYMENT, &name, &scale).await?;
-        // Makes the controller write the object.
+        // This makes the controller write the object.
         site.namespace
             .merge(
                 DEPLOYMENT,
@@ -156,7 +156,7 @@ async fn an_autoscaler_decides_how_many_pods_there_are() -> Result<()> {
         let object = site.until("the repair", DEPLOYMENT, gateway, repaired).await?;
         assert_eq!(object["spec"]["replicas"], 7, "{gateway}");
     }
-    // The autoscaler that is not wanted any more goes, and the number is the controller's again.
+    // An unwanted autoscaler goes, and the number is the controller's again.
     parameters(&site.namespace, "scaled", &json!({"replicas": 4})).await?;
     site.namespace.until_gone(autoscaler, &site.envoys("web")).await?;
     site.until("four", DEPLOYMENT, "web", |object| object["spec"]["replicas"] == 4)

@@ -1,4 +1,4 @@
-//! The port at which the Envoys of a Gateway tell a Prometheus their statistics.
+//! The port for Prometheus of a Gateway's Envoys.
 
 use std::net::SocketAddr;
 
@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use super::{DEPLOYMENT, SERVICE, Site, parameters, refers_to};
 
-/// Of this test alone: the Envoys of all tests share the machine.
+/// Of this test only: all tests' Envoys share the machine.
 const ADMIN: u16 = 19110;
 const METRICS: u16 = 19112;
 
-/// An Envoy with the bootstrap that the pods' init container writes, but for what this machine has in another place.
+/// An Envoy with the bootstrap of the pods' init container, adapted to this machine.
 async fn envoy(site: &Site, arguments: &Value) -> Result<Proxy> {
     let given: Vec<&str> = arguments
         .as_array()
@@ -109,7 +109,7 @@ async fn a_prometheus_gets_one_page_of_the_admin_interface() -> Result<()> {
         let mut lines = page.lines().filter(|line| line.contains("limpet_shop_"));
         lines.any(|line| line.contains("_issued") && line.ends_with(" 1"))
     };
-    // The wasm filter hands over what it has counted ten times a second.
+    // The wasm filter hands over its counts ten times a second.
     for path in ["/stats/prometheus", "/stats/prometheus?usedonly"] {
         poll::until(&format!("the session in {path}"), async || {
             let page = get(path).await.ok()?;
@@ -141,7 +141,6 @@ async fn a_prometheus_gets_one_page_of_the_admin_interface() -> Result<()> {
         let answer = Request::get(address, path).method(Method::POST).send().await?;
         ensure!(answer.status == 404, "{path}: {} {}", answer.status, text(&answer));
     }
-    // Envoy goes on, and so does its session.
     ensure!(visitor.get("/").await?.set_cookies().is_empty());
     Ok(())
 }

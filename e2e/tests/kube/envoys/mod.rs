@@ -33,7 +33,7 @@ const KINDS: [&str; 4] = [
     "policy/v1/PodDisruptionBudget",
 ];
 
-/// A namespace with a class, and a controller that keeps the Envoys of its Gateways there.
+/// A class, and a controller that keeps its Gateways' Envoys here.
 struct Site {
     cluster: &'static Cluster,
     namespace: Namespace,
@@ -41,14 +41,13 @@ struct Site {
 }
 
 impl Site {
-    /// `managed` is `envoy.managed` of the controller's configuration.
     async fn start(name: &str, managed: Value) -> Result<Self> {
         let mut site = Self::prepare(name, managed).await?;
         site.launch().await?;
         Ok(site)
     }
 
-    /// As [`Site::start`], with a controller that does not run yet.
+    /// As [`Site::start`], but the controller does not run yet.
     async fn prepare(name: &str, managed: Value) -> Result<Self> {
         let (cluster, namespace) = namespace(name).await?;
         let change = |config: &mut Value| config["envoy"]["managed"] = managed;
@@ -65,17 +64,14 @@ impl Site {
         self.controller.until_ready().await
     }
 
-    /// Applies a Gateway with these fields besides its class.
     async fn gateway(&self, name: &str, fields: &Value) -> Result<()> {
         gateway(&self.namespace, name, fields).await
     }
 
-    /// The name of what belongs to the Envoys of a Gateway.
     fn envoys(&self, gateway: &str) -> String {
         envoys_name(&ObjectName::new(self.namespace.name(), gateway))
     }
 
-    /// Waits until this object of a Gateway's Envoys is as it should be.
     async fn until(&self, what: &str, kind: &str, gateway: &str, check: impl Fn(&Value) -> bool) -> Result<Value> {
         self.namespace.until(what, kind, &self.envoys(gateway), check).await
     }
@@ -87,7 +83,7 @@ impl Site {
         Ok(())
     }
 
-    /// Waits until a condition of a Gateway is so, as `status/reason`. Returns its message.
+    /// Waits for a condition as `status/reason`. Returns its message.
     async fn until_condition(&self, gateway: &str, kind: &str, expected: &str) -> Result<String> {
         let is_so = |object: &Value| condition(&object["status"]["conditions"], kind) == expected;
         let what = format!("{kind} to be {expected}");
@@ -111,7 +107,6 @@ async fn gateway(namespace: &Namespace, name: &str, fields: &Value) -> Result<()
     gateway_of(namespace, namespace.name(), name, fields).await
 }
 
-/// Applies a Gateway of this class.
 async fn gateway_of(namespace: &Namespace, class: &str, name: &str, fields: &Value) -> Result<()> {
     let mut gateway = json!({
         "apiVersion": "gateway.networking.k8s.io/v1",
@@ -128,7 +123,7 @@ async fn gateway_of(namespace: &Namespace, class: &str, name: &str, fields: &Val
     namespace.apply_object(&gateway).await.map(drop)
 }
 
-/// Gives the controller's role for Envoys the Secrets, as the chart's role has them with `namespace: Gateway`.
+/// Adds Secrets to the controller's role for Envoys, as the chart does with `namespace: Gateway`.
 async fn allow_secrets(system: &Namespace) -> Result<()> {
     let role = system.cluster_role("limpet-envoys");
     let mut rules = system.get("ClusterRole", &role).await?["rules"].take();
@@ -140,7 +135,7 @@ async fn allow_secrets(system: &Namespace) -> Result<()> {
         .map(drop)
 }
 
-/// Binds the controller's role for Envoys in the namespace of a Gateway, as the chart's `envoys.namespaces` does.
+/// Binds the controller's role for Envoys in a Gateway's namespace, as the chart's `envoys.namespaces` does.
 async fn allow_in(system: &Namespace, there: &Namespace) -> Result<()> {
     let account = json!({"kind": "ServiceAccount", "name": "limpet-controller", "namespace": system.name()});
     let role = system.cluster_role("limpet-envoys");
@@ -154,7 +149,6 @@ async fn allow_in(system: &Namespace, there: &Namespace) -> Result<()> {
     there.apply_object(&binding).await.map(drop)
 }
 
-/// Applies an `EnvoyDeployment`.
 async fn parameters(namespace: &Namespace, name: &str, spec: &Value) -> Result<()> {
     let object = json!({
         "apiVersion": "limpet.dev/v1alpha1",
@@ -165,7 +159,6 @@ async fn parameters(namespace: &Namespace, name: &str, spec: &Value) -> Result<(
     namespace.apply_object(&object).await.map(drop)
 }
 
-/// The fields of a Gateway that refer to an `EnvoyDeployment`.
 fn refers_to(name: &str) -> Value {
     json!({"infrastructure": {
         "parametersRef": {"group": "limpet.dev", "kind": "EnvoyDeployment", "name": name},

@@ -1,5 +1,3 @@
-//! What classes and Gateways say in `EnvoyDeployment`s.
-
 use anyhow::Result;
 use limpet_e2e::kube::refused;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! `envoy.managed.namespace`: whose namespace the Envoys are in, and everything that they need there.
+//! `envoy.managed.namespace`: the namespace of Envoys, and all that they need there.
 
 use anyhow::{Context, Result};
 use limpet_api::ObjectName;
@@ -13,16 +13,13 @@ use crate::site::condition;
 /// A controller in a namespace, and a Gateway `web` in another one.
 struct Apart {
     controller: Controller,
-    /// The controller's namespace.
     system: Namespace,
-    /// The Gateway's.
     shop: Namespace,
-    /// The Gateway.
     gateway: ObjectName,
 }
 
 impl Apart {
-    /// `place` is the value of `envoy.managed.namespace`. The controller has a keyring and an authority of its own.
+    /// `place` is `envoy.managed.namespace`. The controller has its own keyring and authority.
     async fn start(prefix: &str, place: &str) -> Result<Self> {
         let (cluster, system) = namespace(prefix).await?;
         let shop = cluster.namespace(&format!("{prefix}-shop")).await?;
@@ -45,7 +42,6 @@ impl Apart {
         })
     }
 
-    /// All that belongs to the Gateway's Envoys, by kind and name.
     fn objects(&self) -> Vec<(&'static str, String)> {
         let name = envoys_name(&self.gateway);
         let written = KINDS.into_iter().map(|kind| (kind, name.clone()));
@@ -53,7 +49,7 @@ impl Apart {
         written.chain([certificate]).collect()
     }
 
-    /// Waits until all objects are here, and none of them there.
+    /// Waits until all objects are `here`, and none of them `there`.
     async fn until_all_in(&self, here: &Client, there: &Client) -> Result<Vec<Value>> {
         let mut found = Vec::new();
         for (kind, name) in self.objects() {
@@ -72,7 +68,7 @@ impl Apart {
         Ok(())
     }
 
-    /// Gives the Gateway parameters that would run any program beside the keys of the controller.
+    /// Parameters that would run any program beside the controller's keys.
     async fn ask_for_an_image(&self) -> Result<()> {
         let spec = json!({"envoy": {"image": "mine"}});
         parameters(&self.shop, "mine", &spec).await?;
@@ -84,7 +80,7 @@ impl Apart {
 async fn envoys_in_the_controllers_namespace_leave_none_elsewhere() -> Result<()> {
     let site = Apart::start("own-place", "Controller").await?;
     let objects = site.until_all_in(&site.system, &site.shop).await?;
-    // An owner in another namespace would be taken for gone.
+    // An owner in another namespace would count as gone.
     for object in &objects {
         assert!(object["metadata"]["ownerReferences"].is_null(), "{object:#}");
     }
@@ -101,7 +97,7 @@ async fn envoys_in_the_controllers_namespace_leave_none_elsewhere() -> Result<()
 #[tokio::test]
 async fn envoys_in_the_gateways_namespace_have_all_they_need_there() -> Result<()> {
     let site = Apart::start("their-place", "Gateway").await?;
-    // Nobody has let the controller write there.
+    // The controller may not write there.
     let unwritten = |object: &Value| {
         let found = condition(&object["status"]["conditions"], "Programmed");
         found == "False/EnvoysNotWritten"
@@ -129,7 +125,7 @@ async fn envoys_in_the_gateways_namespace_have_all_they_need_there() -> Result<(
     let is_copied = |copy: &Value| copy["data"] == keys;
     site.shop.until("a copy of the keys", SECRET, &copy, is_copied).await?;
 
-    // Who writes Gateways here runs programs here anyway.
+    // Writers of Gateways run programs here anyway.
     site.ask_for_an_image().await?;
     let name = envoys_name(&site.gateway);
     let has_image = |object: &Value| object["spec"]["template"]["spec"]["containers"][0]["image"] == "mine";

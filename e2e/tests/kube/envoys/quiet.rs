@@ -1,4 +1,4 @@
-//! A fresh start: what is on its way is no Warning.
+//! A fresh start causes no Warnings.
 
 use anyhow::Result;
 use limpet_e2e::poll;
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::{SERVICE, Site};
 use crate::site::condition;
 
-/// As `kubectl apply` of several files does it: the route comes before the Service that it leads to, and the address of
-/// the load balancer last.
+/// As `kubectl apply` of several files does it: the route precedes its Service, and the load balancer's address comes
+/// last.
 #[tokio::test]
 async fn a_fresh_start_has_no_warnings() -> Result<()> {
     let site = Site::start("quiet", json!({})).await?;
@@ -43,7 +43,7 @@ async fn a_fresh_start_has_no_warnings() -> Result<()> {
     namespace.merge_status(SERVICE, &site.envoys("web"), &ingress).await?;
     site.until_condition("web", "Programmed", "False/Pending").await?;
 
-    // What is wrong and stays so is told, and whatever was told before it is there by then.
+    // A lasting mistake is reported, after all earlier reports.
     let mut other = route.clone();
     other["metadata"]["name"] = "wrong".into();
     other["spec"]["rules"][0]["backendRefs"][0]["name"] = "gone".into();

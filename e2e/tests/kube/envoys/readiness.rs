@@ -1,4 +1,4 @@
-//! What the pods of Envoys that are kept say of their Gateway: whether it serves, and by which nodes.
+//! What kept pods show of their Gateway: whether it serves, and by which nodes.
 
 use anyhow::Result;
 use limpet_e2e::kube::Pod;
@@ -9,7 +9,6 @@ use super::{SERVICE, Site};
 use crate::failures::rights::without;
 use crate::site::condition;
 
-/// Reports that a pod of a Gateway's Envoys is ready.
 async fn pod(site: &Site, gateway: &str) -> Result<Pod> {
     let labels = [
         ("app.kubernetes.io/name", "limpet-envoy"),
@@ -26,7 +25,6 @@ async fn a_gateway_is_programmed_once_one_of_its_pods_is_ready() -> Result<()> {
     envoy.until_ready().await?;
     let listens = |gateway: &Value| {
         let listener = &gateway["status"]["listeners"][0]["conditions"];
-        // It has no address at first.
         let waits = condition(&gateway["status"]["conditions"], "Programmed") == "False/Pending";
         condition(listener, "Programmed") == "True/Programmed" && waits
     };
@@ -51,7 +49,7 @@ async fn a_gateway_is_programmed_once_one_of_its_pods_is_ready() -> Result<()> {
     Ok(())
 }
 
-/// All tests share the node, whose address no other one looks at.
+/// All tests share the node, whose address no other one uses.
 #[tokio::test]
 async fn a_node_port_is_found_at_the_nodes_of_its_pods() -> Result<()> {
     let site = Site::start("node-port", json!({"defaults": {"service": {"type": "NodePort"}}})).await?;
@@ -90,7 +88,6 @@ async fn a_node_port_is_found_at_the_nodes_of_its_pods() -> Result<()> {
     site.until_condition("web", "Programmed", "False/AddressNotAssigned")
         .await?;
 
-    // Without the right to read nodes.
     let role = "limpet-controller";
     let name = site.namespace.cluster_role(role);
     let rules = site.namespace.get("ClusterRole", &name).await?["rules"].clone();

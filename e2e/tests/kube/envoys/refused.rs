@@ -1,5 +1,3 @@
-//! Objects that the controller may not write.
-
 use anyhow::Result;
 use serde_json::{Value, json};
 
@@ -82,7 +80,7 @@ async fn what_may_not_be_deleted_is_an_event_and_the_rest_goes_on() -> Result<()
     );
     let note = until_event(&site.namespace, "Pod", &pod, "DeleteRefused", &words).await?;
     assert!(note.contains("cannot delete resource \"deployments\""), "{note}");
-    // Its other objects, and those of other Gateways.
+    // Its other objects are deleted, and other Gateways' are written.
     site.namespace.until_gone(SERVICE, &name).await?;
     site.gateway("late", &json!({})).await?;
     site.until_all_there("late").await?;

@@ -1,4 +1,4 @@
-//! Envoys that are kept and whose pods do not come up.
+//! Kept Envoys whose pods do not come up.
 
 use anyhow::Result;
 use limpet_e2e::poll;
@@ -7,10 +7,9 @@ use serde_json::{Value, json};
 use super::{DEPLOYMENT, Site, parameters, refers_to};
 use crate::kept::until_event;
 
-/// The reason of a Gateway without Envoys.
 const NO_RESOURCES: &str = "False/NoResources";
 
-/// Reports what Kubernetes' own controller would say of a Deployment. It does not run here.
+/// What Kubernetes' own controller, which does not run here, would report.
 async fn report(site: &Site, gateway: &str, available: u32, conditions: &Value) -> Result<()> {
     let name = site.envoys(gateway);
     let generation = site.namespace.get(DEPLOYMENT, &name).await?["metadata"]["generation"].take();
@@ -24,7 +23,6 @@ async fn report(site: &Site, gateway: &str, available: u32, conditions: &Value) 
     site.namespace.merge_status(DEPLOYMENT, &name, &status).await.map(drop)
 }
 
-/// The conditions of a rollout without progress.
 fn late() -> Value {
     json!([{
         "type": "Progressing",
@@ -61,7 +59,6 @@ async fn pods_that_do_not_come_up_are_told() -> Result<()> {
     )
     .await?;
 
-    // Former Envoys serve.
     let mut envoy = site.controller.envoy("web", "one").await?;
     envoy.until_ready().await?;
     let labels = [
@@ -96,7 +93,7 @@ async fn a_gateway_says_that_no_envoy_is_asked_for() -> Result<()> {
     until_event(&site.namespace, "Gateway", "web", "NoResources", "replicas: 0").await?;
     parameters(&site.namespace, "none", &json!({"replicas": 1})).await?;
     site.until_condition("web", "Programmed", "False/Pending").await?;
-    // An Event stays, but the controller's log has no other problem of it.
+    // The Event stays, but the controller's log has no other problem of it.
     let told = async || {
         let log = site.controller.log().ok()?;
         (log.matches("No Envoy is asked for").count() == 1).then_some(())

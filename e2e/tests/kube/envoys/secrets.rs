@@ -1,4 +1,4 @@
-//! The Secrets of Envoys in the namespaces of their Gateways. A tenant whose Secret is refused stops no other one.
+//! The Secrets of Envoys in their Gateways' namespaces. A refused Secret stops no other tenant.
 
 use anyhow::{Context, Result};
 use limpet_api::ObjectName;
@@ -14,7 +14,6 @@ use crate::mounted::texts;
 const AUTHORITY: &str = "limpet-xds-authority";
 const REFUSED: &str = "limpet_xds_refused_secrets";
 
-/// A namespace with a Gateway `web`.
 struct Tenant(Namespace);
 
 impl Tenant {
@@ -22,12 +21,11 @@ impl Tenant {
         Ok(Self(cluster.namespace(prefix).await?))
     }
 
-    /// The Secret of its Envoys.
     fn secret(&self) -> String {
         envoys_certificate(&ObjectName::new(self.0.name(), "web"))
     }
 
-    /// Waits until its Envoys are to trust this authority, and no other.
+    /// Waits until its Envoys trust only this authority.
     async fn until_trusts(&self, authority: &str) -> Result<()> {
         let trusts = |secret: &Value| field(secret, "ca.crt").as_deref() == Some(authority);
         self.0
@@ -36,19 +34,18 @@ impl Tenant {
             .map(drop)
     }
 
-    /// Waits until an Event on this Secret tells why it is refused.
+    /// Waits for an Event on this Secret about its refusal.
     async fn until_told(&self, secret: &str, reason: &str, words: &str) -> Result<()> {
         until_event(&self.0, "Secret", secret, reason, words).await.map(drop)
     }
 }
 
-/// A field of a Secret.
 fn field(secret: &Value, name: &str) -> Option<String> {
     let all = texts(secret).ok()?;
     Some(all.into_iter().find(|(field, _)| field == name)?.1)
 }
 
-/// A controller with an authority of its own in a namespace, and tenants whose Gateways it serves.
+/// A controller with its own authority, and tenants whose Gateways it serves.
 struct Site {
     system: Namespace,
     controller: Controller,
@@ -76,7 +73,7 @@ impl Site {
         Ok(Self { system, controller })
     }
 
-    /// Asks for another authority. Returns it once the former one is forgotten.
+    /// Returns the new authority once the former one is forgotten.
     async fn rotate(&self) -> Result<String> {
         let former = self.system.get("v1/Secret", AUTHORITY).await?;
         let wish = json!({"metadata": {"annotations": {"limpet.dev/rotate": "now"}}});
@@ -116,7 +113,7 @@ async fn a_refused_secret_stops_nobody_elses_certificates() -> Result<()> {
         "spec": {"hard": {"count/secrets": "0"}},
     });
     full.0.apply_object(&quota).await?;
-    // What the cluster's controller of quotas would say.
+    // As from the cluster's controller of quotas.
     let counted = json!({"hard": {"count/secrets": "0"}, "used": {"count/secrets": "0"}});
     full.0.merge_status("v1/ResourceQuota", "none", &counted).await?;
     let theirs = json!({
@@ -149,7 +146,7 @@ async fn a_refused_secret_stops_nobody_elses_certificates() -> Result<()> {
     let left_alone = taken.0.get(SECRET, &taken.secret()).await?;
     assert_eq!(field(&left_alone, "tls.crt").as_deref(), Some("theirs"));
 
-    // Whoever mends it has what the others have.
+    // A tenant that is mended has what the others have.
     allow_in(&site.system, &closed.0).await?;
     full.0.delete("v1/ResourceQuota", "none").await?;
     taken.0.delete(SECRET, &taken.secret()).await?;

@@ -1,4 +1,4 @@
-//! What one tenant does to another's Envoys: nothing.
+//! Tenants do not affect each other's Envoys.
 
 use anyhow::{Result, ensure};
 use limpet_e2e::kube::Refusal;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Site, parameters, refers_to};
 
-/// The definition does not describe what is wrong with these, so the API server refuses it with the Deployment alone.
+/// The API server refuses these only with the Deployment, because the definition does not describe the mistake.
 #[tokio::test]
 async fn what_the_api_server_refuses_is_one_gateways() -> Result<()> {
     let site = Site::start("mistakes", json!({})).await?;
@@ -22,7 +22,7 @@ async fn what_the_api_server_refuses_is_one_gateways() -> Result<()> {
         json!({"patch": {"service": {"spec": {"ports": [{"port": "text"}]}}}}),
     ];
     for (number, mistake) in mistakes.iter().enumerate() {
-        // Written before those of the other.
+        // Written before the other's.
         let (bad, good) = (format!("a-{number}"), format!("b-{number}"));
         parameters(&site.namespace, &bad, mistake).await?;
         site.gateway(&bad, &refers_to(&bad)).await?;
@@ -34,7 +34,7 @@ async fn what_the_api_server_refuses_is_one_gateways() -> Result<()> {
     Ok(())
 }
 
-/// Readers of JSON have a limit of levels.
+/// Readers of JSON limit levels.
 #[tokio::test]
 async fn an_object_of_many_levels_stops_no_watch() -> Result<()> {
     let mut site = Site::start("levels", json!({})).await?;
@@ -49,7 +49,7 @@ async fn an_object_of_many_levels_stops_no_watch() -> Result<()> {
         &json!({"patch": {"deployment": {"spec": deep}}}),
     )
     .await;
-    // The answer has too many levels for this client as well.
+    // Too many levels for this client as well.
     let refusal = applied.as_ref().err().and_then(|error| error.downcast_ref::<Refusal>());
     ensure!(refusal.is_none(), "{refusal:?}");
     site.gateway("deep", &refers_to("deep")).await?;

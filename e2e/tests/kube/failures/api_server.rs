@@ -1,5 +1,3 @@
-//! The API server fails.
-
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -9,7 +7,7 @@ use limpet_e2e::poll;
 use super::{ControlledSite, crowd, nothing_happened, objects, redirect, until_redirected, until_sessions};
 use crate::clusters;
 
-/// Longer than every pause and timeout of the controller: a lease, a call, the longest pause between attempts.
+/// Longer than a lease, a call, and the longest pause between attempts.
 const AWAY: Duration = Duration::from_secs(60);
 
 #[tokio::test]
@@ -34,7 +32,7 @@ async fn an_absent_api_server_harms_no_session() -> Result<()> {
         crowd.rounds(10).await?;
         assert_eq!(site.controller.page("/readyz").await?.status, 200);
     }
-    // Said once for all that is asked and watched meanwhile.
+    // Said once for all requests meanwhile.
     let (log, again_at) = (site.controller.log()?, format!("{address} is reached again"));
     assert_eq!(log.matches(&away).count(), 1, "{log}");
     assert!(!log.contains(&again_at), "{log}");
@@ -53,7 +51,7 @@ async fn an_absent_api_server_harms_no_session() -> Result<()> {
     nothing_happened(crowd).await
 }
 
-/// A watch that cannot continue misses what was deleted meanwhile, so it must begin with a list.
+/// A watch that cannot continue misses deletions, so it must begin with a list.
 #[tokio::test]
 async fn deletions_while_a_watch_expires_are_noticed() -> Result<()> {
     let mut cluster = clusters::to_stop().await?;
@@ -70,8 +68,7 @@ async fn deletions_while_a_watch_expires_are_noticed() -> Result<()> {
     until_redirected(&controller, "/gone", true).await?;
     let crowd = crowd(&controller).await?;
 
-    // The connections of the watches end before there is an event, and the API server has forgotten the versions that
-    // they would continue from.
+    // The watches' connections end before any event, and the API server has forgotten their versions.
     controller.process()?.pause()?;
     cluster.server_mut().stop();
     cluster.server_mut().start_again().await?;

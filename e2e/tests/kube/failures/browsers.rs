@@ -1,5 +1,5 @@
-//! Clients that keep all cookies, as browsers do. When a policy gets a second rule, its cookies change their names. A
-//! crowd cannot follow that, because its clients keep one token each.
+//! Clients that keep all cookies, as browsers do, when a policy's second rule renames its cookies. The clients of a
+//! crowd keep one token each, so they cannot follow.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,14 +10,12 @@ use limpet_e2e::Visitor;
 use limpet_e2e::kube::Controller;
 use tokio::task::JoinSet;
 
-/// Clients that send requests all the time.
 pub(super) struct Browsers {
     leaving: Arc<AtomicBool>,
     clients: JoinSet<Result<()>>,
 }
 
 impl Browsers {
-    /// Starts the clients. Each has a session.
     pub(super) async fn gather(controller: &Controller) -> Result<Self> {
         let leaving = Arc::new(AtomicBool::new(false));
         let mut clients = JoinSet::new();

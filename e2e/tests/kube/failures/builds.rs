@@ -1,5 +1,3 @@
-//! The build of the filter changes while there are sessions.
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::ControlledSite;
 
-/// Clients without a session, one after the other. Each must get one.
+/// New clients in turn. Each must get a session.
 struct Newcomers {
     task: JoinHandle<Result<()>>,
     count: Arc<AtomicUsize>,
@@ -47,7 +45,6 @@ impl Newcomers {
     }
 }
 
-/// Waits until this build serves new clients and no other build does.
 async fn until_alone(envoy: &Proxy, build: Build) -> Result<()> {
     let other = match build {
         Build::Wasm => Build::Module,
@@ -59,7 +56,7 @@ async fn until_alone(envoy: &Proxy, build: Build) -> Result<()> {
     };
     let mut last = (issued(build).await?, issued(other).await?);
     poll::until(&format!("the {build:?} filter alone"), async || {
-        // As long as Envoy waits with what it has to count.
+        // As long as Envoy delays its counts.
         tokio::time::sleep(Duration::from_secs(1)).await;
         let now = (issued(build).await.ok()?, issued(other).await.ok()?);
         let before = std::mem::replace(&mut last, now);

@@ -11,7 +11,7 @@ use crate::site::condition;
 
 const HOST: &str = "shop.example";
 
-/// Waits until the listener `https` has this `ResolvedRefs` condition. Returns its message.
+/// Waits for this `ResolvedRefs` of the listener `https`. Returns its message.
 async fn until_resolved(namespace: &Namespace, expected: &str) -> Result<String> {
     let conditions = |object: &Value| {
         let listeners = object["status"]["listeners"].as_array();
@@ -26,7 +26,7 @@ async fn until_resolved(namespace: &Namespace, expected: &str) -> Result<String>
     Ok(message(&conditions(&gateway), "ResolvedRefs").to_owned())
 }
 
-/// Sends a request over TLS. It fails unless this authority has signed the server's certificate.
+/// Fails unless this authority signed the server's certificate.
 async fn ask(controller: &Controller, trusts: &Authority) -> Result<()> {
     let (address, tls) = (controller.address(8443), Tls::new(&trusts.certificate, HOST)?);
     let mut connection = Connection::open_tls(address, &tls, false).await?;
@@ -75,7 +75,7 @@ async fn a_certificate_needs_a_right_and_may_change() -> Result<()> {
     poll::until("the other certificate", async || ask(&controller, &new).await.ok()).await?;
     assert!(ask(&controller, &old).await.is_err());
 
-    // A Secret that is not a certificate affects no listener, until it is gone.
+    // A Secret without a certificate affects no listener, until it is gone.
     let garbage = json!({"stringData": {"tls.crt": "none"}});
     namespace.merge("v1/Secret", "shop", &garbage).await?;
     let words = until_resolved(&namespace, "False/InvalidCertificateRef").await?;

@@ -17,8 +17,8 @@ fn now() -> Result<i64> {
     Ok(i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())?)
 }
 
-/// A pod goes, and another one gets its address: what begins there lasts, and no request fails. Returns how many of the
-/// former pod's sessions were refused, of how many.
+/// A new pod gets a pod's address: sessions there last, and no request fails. Returns how many of the former pod's
+/// sessions were refused, of how many.
 async fn reused(site: &mut KeyringSite) -> Result<[u64; 2]> {
     let mut of_a = Vec::new();
     poll::until("sessions at the pod that goes", async || {
@@ -63,7 +63,7 @@ async fn reused(site: &mut KeyringSite) -> Result<[u64; 2]> {
     Ok([fenced, of_a.len() as u64])
 }
 
-/// Ends the first pod as `docs/how-to/rollouts.md` says, so that no request fails. Returns its address.
+/// Ends the first pod as `docs/how-to/rollouts.md` says. Returns its address.
 pub(super) async fn end(site: &mut KeyringSite) -> Result<IpAddr> {
     let pod = site.pods.remove(0);
     let address = pod.address().to_string();
@@ -77,7 +77,7 @@ pub(super) async fn end(site: &mut KeyringSite) -> Result<IpAddr> {
     pod.remove().await
 }
 
-/// How far Envoy's clock is off, by what it says itself.
+/// How many seconds Envoy's clock is off, by its own statistics.
 async fn clock_of_envoy(site: &KeyringSite) -> Result<i64> {
     let millis = site.envoy.admin().stat("listener_manager.lds.update_time").await?;
     Ok(i64::try_from(millis / 1000)? - now()?)
@@ -89,7 +89,7 @@ async fn clock_of_controller(site: &KeyringSite) -> Result<i64> {
     Ok(whole.parse::<i64>()? - now()?)
 }
 
-/// Whether this is how far the clock is off, give or take the time that the test has taken.
+/// Give or take the time that the test has taken.
 fn is_about(found: i64, expected: i64) -> bool {
     (expected - 300..=expected + 5).contains(&found)
 }
@@ -115,7 +115,7 @@ async fn an_envoy_an_hour_ahead_keeps_its_sessions() -> Result<()> {
     journeys.none_moved()
 }
 
-/// Its tokens are from the future for the others.
+/// For the others, its tokens are from the future.
 #[tokio::test]
 async fn an_envoy_an_hour_ahead_fails_no_request_elsewhere() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;
@@ -149,7 +149,7 @@ async fn a_controller_an_hour_ahead_keeps_new_sessions() -> Result<()> {
     Ok(())
 }
 
-/// Its fences are older than the sessions that they should end: that much is not promised.
+/// Its fences are older than the sessions that they should end: this is not promised.
 #[tokio::test]
 async fn a_controller_an_hour_behind_fails_no_request() -> Result<()> {
     let mut site = KeyringSite::start_at("behind", "1m", "2h", [-HOUR, 0]).await?;
@@ -159,7 +159,7 @@ async fn a_controller_an_hour_behind_fails_no_request() -> Result<()> {
     Ok(())
 }
 
-/// A Lease is judged by how long it has not changed, not by the times in it.
+/// A Lease is judged by how long it has not changed, not by its times.
 #[tokio::test]
 async fn a_leader_with_another_clock_is_replaced() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;

@@ -1,4 +1,4 @@
-//! Envoys fail: one loses its connection, one is slow, one refuses its configuration.
+//! An Envoy loses its connection, is slow, or refuses its configuration.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
@@ -42,7 +42,6 @@ async fn a_disconnected_envoy_keeps_serving_and_catches_up() -> Result<()> {
     nothing_happened(crowd).await
 }
 
-/// Waits until an Envoy has this many pods of the Service.
 async fn until_pods(envoy: &Proxy, count: u64) -> Result<()> {
     let known = async || {
         let stats = envoy
@@ -118,7 +117,6 @@ async fn an_envoys_refusal_is_reported_and_harms_nothing_else() -> Result<()> {
     site.until_programmed("True/Programmed").await?;
     let crowd = site.crowd().await?;
 
-    // The port is in use by another process.
     let taken = TcpListener::bind(site.controller.address(8081))?;
     let listeners = |port: u16| {
         json!({"spec": {"listeners": [
@@ -138,12 +136,11 @@ async fn an_envoys_refusal_is_reported_and_harms_nothing_else() -> Result<()> {
         "1",
         "the listener was sent again"
     );
-    // Everything else continues, also changes.
+    // All else continues, also changes.
     namespace.apply(&redirect("meanwhile")).await?;
     site.until_redirected("/meanwhile").await?;
 
-    // Only the port becomes free; nothing else changes. The listener is sent every half minute, which is also how long
-    // tests wait.
+    // Only the port becomes free. The listener is sent every half minute, which is also how long tests wait.
     drop(taken);
     if site.until_programmed("True/Programmed").await.is_err() {
         site.until_programmed("True/Programmed").await?;

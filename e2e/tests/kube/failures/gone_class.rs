@@ -1,4 +1,4 @@
-//! A `GatewayClass` goes while there are Gateways of it, as with the release that brought it.
+//! A `GatewayClass` goes before its Gateways, as with the release that brought it.
 
 use anyhow::Result;
 use limpet_e2e::kube::{Cluster, Release};
@@ -31,7 +31,6 @@ async fn without_its_class_a_gateway_is_served_as_before() -> Result<()> {
     until_told(&site, true).await?;
     crowd.rounds(5).await?;
     assert_eq!(site.updates().await?, before, "Envoy got a new configuration");
-    // What else changes arrives.
     site.namespace.apply(&redirect("meanwhile")).await?;
     site.until_redirected("/meanwhile").await?;
 

@@ -1,4 +1,4 @@
-//! An Envoy cannot use the filter, because it lacks the key-encryption key.
+//! An Envoy that lacks the key-encryption key, and so the filter.
 
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::kube::{Cluster, Controller, Release, filter};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{WEB, message, objects, until_programmed, until_sessions};
 use crate::site::condition;
 
-/// A route of a Service without a policy.
+/// A route whose Service has no policy.
 const PLAIN: &str = "
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
@@ -18,7 +18,7 @@ spec:
   rules: [{matches: [{path: {value: /plain}}], backendRefs: [{name: plain, port: 80}]}]
 ";
 
-/// Waits until this Envoy, which cannot use the filter, serves routes without sessions and refuses the others.
+/// Waits until this Envoy serves routes without sessions and refuses the others.
 async fn until_closed(controller: &Controller, visitor: &mut Visitor) -> Result<()> {
     poll::until("the route without sessions", async || {
         let answer = Request::get(controller.address(8080), "/plain").send().await.ok()?;

@@ -15,14 +15,13 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tonic::transport::Endpoint;
 
-/// Connected until it is dropped.
 pub(super) struct Liar {
     lies: Arc<AtomicUsize>,
     _exchange: JoinSet<Result<()>>,
 }
 
 impl Liar {
-    /// Takes part in the preflight, and refuses everything that contains this text.
+    /// Takes part in the preflight, and refuses all that contains this text.
     pub(super) async fn connect(xds: SocketAddr, group: &str, node: &str, refused: &'static str) -> Result<Self> {
         let channel = Endpoint::from_shared(format!("http://{xds}"))?.connect().await?;
         let (requests, mut sent) = mpsc::unbounded_channel();

@@ -36,7 +36,7 @@ use crate::site::{condition, site_objects};
 
 const WEB: &[(&str, &str)] = &[("app", "web")];
 
-/// The policies that give a [`Crowd`] its sessions.
+/// The policies of a [`Crowd`]'s sessions.
 const SESSIONS: &str = "
 apiVersion: gateway.networking.k8s.io/v1alpha2
 kind: BackendLBPolicy
@@ -47,7 +47,6 @@ spec:
   sessionPersistence: {sessionName: limpet-session}
 ";
 
-/// A Gateway with sessions at two pods, the controller, and an Envoy.
 struct ControlledSite {
     namespace: Namespace,
     controller: Controller,
@@ -75,7 +74,7 @@ impl ControlledSite {
         crowd(&self.controller).await
     }
 
-    /// Waits until Envoy has the redirect of [`redirect`].
+    /// Waits until Envoy has [`redirect`].
     async fn until_redirected(&self, path: &str) -> Result<()> {
         until_redirected(&self.controller, path, true).await
     }
@@ -89,7 +88,6 @@ impl ControlledSite {
     }
 }
 
-/// Waits until Envoy is connected and has everything.
 async fn until_connected(site: &ControlledSite) -> Result<()> {
     let name = format!("limpet_clients{{gateway=\"{}/web\"}}", site.namespace.name());
     let connected = async || site.controller.metric(&name).await.ok().filter(|count| count == "1");
@@ -97,7 +95,7 @@ async fn until_connected(site: &ControlledSite) -> Result<()> {
     site.until_programmed("True/Programmed").await.map(drop)
 }
 
-/// How many configurations of each kind an Envoy has accepted, whatever number it got.
+/// The counts of accepted and refused configurations by kind, once they no longer change.
 async fn updates(envoy: &Proxy) -> Result<BTreeMap<String, u64>> {
     let counters = concat!(
         r"^(listener_manager\.(listener_(added|modified|removed)|lds\.update_(success|rejected))",
@@ -105,7 +103,7 @@ async fn updates(envoy: &Proxy) -> Result<BTreeMap<String, u64>> {
         r"|http\..*\.rds\..*\.(config_reload|update_rejected)|.*\.config_reload|cluster\..*\.assignment_stale)$",
     );
     let mut last = envoy.admin().stats(counters).await?;
-    // `Programmed` comes with the first routes that Envoys have, and more may follow. Envoy counts them a moment later.
+    // `Programmed` comes with the first routes, and more may follow. Envoy counts them a moment later.
     for _ in 0..20 {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let now = envoy.admin().stats(counters).await?;
@@ -117,7 +115,6 @@ async fn updates(envoy: &Proxy) -> Result<BTreeMap<String, u64>> {
     bail!("the configuration of an Envoy does not stop changing: {last:?}")
 }
 
-/// Creates the objects of a Gateway with sessions.
 pub(crate) async fn objects(namespace: &Namespace) -> Result<[Pod; 2]> {
     namespace.gateway_class().await?;
     namespace.service("web", WEB).await?;
@@ -127,7 +124,6 @@ pub(crate) async fn objects(namespace: &Namespace) -> Result<[Pod; 2]> {
     Ok(pods)
 }
 
-/// Waits until a first visit begins a session.
 pub(crate) async fn until_sessions(controller: &Controller) -> Result<()> {
     let begun = async || {
         let mut visitor = Visitor::of(controller.address(8080));
@@ -142,7 +138,7 @@ pub(crate) async fn crowd(controller: &Controller) -> Result<Crowd> {
     Crowd::gather(12, &[Carrier::Cookie], &[controller.address(8080)]).await
 }
 
-/// Waits for a few more visits of every client, then checks that no request failed and no session moved.
+/// A few more visits of every client show that no request failed and no session moved.
 pub(crate) async fn nothing_happened(crowd: Crowd) -> Result<()> {
     crowd.rounds(3).await?;
     let journeys = crowd.leave().await;
@@ -176,13 +172,12 @@ pub(crate) async fn until_redirected(controller: &Controller, path: &str, expect
     poll::until(&format!("{path} {what}"), asked).await
 }
 
-/// Waits until a Gateway has this `Programmed` condition. Returns the Gateway.
+/// Waits for this `Programmed`. Returns the Gateway.
 pub(crate) async fn until_programmed(namespace: &Namespace, gateway: &str, expected: &str) -> Result<Value> {
     let is_so = |object: &Value| condition(&object["status"]["conditions"], "Programmed") == expected;
     namespace.until(expected, "Gateway", gateway, is_so).await
 }
 
-/// The message of a condition.
 fn message<'a>(conditions: &'a Value, name: &str) -> &'a str {
     let mut found = conditions.as_array().into_iter().flatten();
     found

@@ -1,4 +1,4 @@
-//! Objects that the schemas would not accept. Clusters with other definitions may have such objects.
+//! Objects that the schemas refuse. Clusters with other definitions may have them.
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,6 @@ fn object(kind: &str, name: &str, spec: &Value) -> Value {
     })
 }
 
-/// A route of the Gateway with these rules.
 fn route(name: &str, rules: &Value) -> Value {
     object(
         "HTTPRoute",
@@ -31,7 +30,6 @@ fn route(name: &str, rules: &Value) -> Value {
     )
 }
 
-/// Bad objects, named by what is wrong with them.
 fn bad_objects(class: &str) -> Vec<Value> {
     let web = json!([{"name": "web", "port": 80}]);
     let long = "n".repeat(253);
@@ -44,7 +42,6 @@ fn bad_objects(class: &str) -> Vec<Value> {
     let policy = |targets: Value, session: Value| json!({"targetRefs": targets, "sessionPersistence": session});
     let other = json!([{"group": "", "kind": "Service", "name": "other"}]);
     vec![
-        // Values outside of an enumeration.
         route("path-type", &path("Glob", "/*")),
         route("path-relative", &path("PathPrefix", "no/slash")),
         route("path-empty", &path("Exact", "")),
@@ -111,7 +108,6 @@ fn bad_objects(class: &str) -> Vec<Value> {
                 "sessionPersistence": {"sessionName": "a b;=\n", "type": "Telepathy", "absoluteTimeout": "soon"},
             }]),
         ),
-        // Empty lists and objects.
         route("no-rules", &json!([])),
         route("empty-rule", &json!([{}])),
         route(
@@ -147,7 +143,6 @@ fn bad_objects(class: &str) -> Vec<Value> {
                 "rules": [{"name": long, "backendRefs": [{"name": long, "port": 80}]}],
             }),
         ),
-        // Policies.
         object("BackendLBPolicy", "no-targets", &policy(json!([]), json!({}))),
         object(
             "BackendLBPolicy",
@@ -213,7 +208,7 @@ fn bad_objects(class: &str) -> Vec<Value> {
     ]
 }
 
-/// The condition `Accepted` of a Gateway, or of a route or policy for its only Gateway.
+/// `Accepted` of a Gateway, or of a route or policy for its only Gateway.
 fn accepted_of(object: &Value) -> String {
     let status = &object["status"];
     let places = [
@@ -252,7 +247,7 @@ async fn bad_objects_do_not_affect_the_others() -> Result<()> {
     for (number, object) in all.iter().enumerate() {
         let applied = async || namespace.apply_object(object).await.ok();
         poll::until(&format!("{} {}", object["kind"], object["metadata"]["name"]), applied).await?;
-        // Each object gets its own build, as far as a test can tell builds apart.
+        // Each object gets its own build, as far as a test can see.
         let change = redirect(&format!("after-{number}"));
         if number % 6 == 5 {
             namespace.apply(&change).await?;
@@ -306,7 +301,7 @@ async fn bad_objects_do_not_affect_the_others() -> Result<()> {
     browsers.leave().await
 }
 
-/// An expression whose program is too large, and many whose programs are too large together. The schemas take both.
+/// A too large program of an expression, and many programs that are too large together. The schemas take both.
 #[tokio::test]
 async fn a_route_over_its_budget_answers_500_alone() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;

@@ -1,4 +1,4 @@
-//! If the controller lacks a verb that `controller/deploy/rbac.yaml` grants in its own namespace, it says so.
+//! The controller reports missing verbs of `controller/deploy/rbac.yaml` in its own namespace.
 
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::kube::{Cluster, Controller, Namespace, Release};
@@ -13,7 +13,6 @@ use crate::keyring::{KEK, KEYRING, request_rotation};
 const FENCES: &str = "limpet-fences";
 const LEASE: &str = "coordination.k8s.io/v1/Lease";
 
-/// A controller whose role a test changes.
 struct RestrictedController {
     namespace: Namespace,
     controller: Controller,
@@ -21,7 +20,6 @@ struct RestrictedController {
 }
 
 impl RestrictedController {
-    /// Removes a verb from the role.
     async fn without(&self, verb: &str, resource: &str) -> Result<()> {
         let log = self.controller.log().unwrap_or_default();
         ensure!(
@@ -31,7 +29,7 @@ impl RestrictedController {
         without(&self.namespace, "Role", &self.rules, verb, &[resource]).await
     }
 
-    /// Waits until the controller says that it lacks the verb.
+    /// Waits until the controller reports it.
     async fn until_missed(&self, verb: &str, resource: &str) -> Result<()> {
         let words = missed(verb, resource);
         let told = async || self.controller.log().ok()?.contains(&words).then_some(());
@@ -39,7 +37,6 @@ impl RestrictedController {
         told.with_context(|| self.controller.log().unwrap_or_default())
     }
 
-    /// Restores the role.
     async fn with_all(&self) -> Result<()> {
         let rules = json!({"rules": self.rules});
         self.namespace
@@ -70,7 +67,7 @@ async fn each_missing_verb_in_the_own_namespace_is_reported() -> Result<()> {
         rules,
     };
 
-    // None of these objects exists yet. A replica that cannot take the Lease writes nothing.
+    // None of these objects exists yet. A replica without the Lease writes nothing.
     restricted.without("create", "leases").await?;
     restricted.controller.launch()?;
     restricted.until_missed("create", "leases").await?;
@@ -82,14 +79,14 @@ async fn each_missing_verb_in_the_own_namespace_is_reported() -> Result<()> {
     restricted.controller.until_ready().await?;
     restricted.without("update", "leases").await?;
     restricted.until_missed("update", "leases").await?;
-    // A watch that runs is not asked for its rights, and a Lease that is held is not read.
+    // A running watch needs no rights, and a held Lease is not read.
     for verb in ["patch", "get", "list", "watch"] {
         restricted.controller.kill();
         restricted.without(verb, "leases").await?;
         restricted.controller.launch()?;
         restricted.until_missed(verb, "leases").await?;
     }
-    // It must know who has an address before that changes.
+    // It must know an address's owner before that changes.
     restricted.controller.until_ready().await?;
 
     restricted.without("update", "secrets").await?;
@@ -98,7 +95,6 @@ async fn each_missing_verb_in_the_own_namespace_is_reported() -> Result<()> {
     let words = missed("update", "secrets");
     until_event(&restricted.namespace, "Secret", KEYRING, "WriteRefused", &words).await?;
 
-    // Another pod gets a pod's address.
     restricted.without("create", "configmaps").await?;
     let ip = a.remove().await?;
     let _heir = restricted.namespace.pod_at("heir", WEB, ip).await?;
@@ -119,7 +115,6 @@ async fn each_missing_verb_in_the_own_namespace_is_reported() -> Result<()> {
     let _other_heir = restricted.namespace.pod_at("other-heir", WEB, ip).await?;
     restricted.until_missed("patch", "configmaps").await?;
 
-    // With the complete role, the controller does everything.
     restricted.with_all().await?;
     restricted
         .namespace
@@ -133,8 +128,8 @@ async fn each_missing_verb_in_the_own_namespace_is_reported() -> Result<()> {
         .map(drop)
 }
 
-/// An uninstallation takes the leader's rights before its process has ended. Whoever is installed next need not wait
-/// until its Lease expires.
+/// An uninstallation takes the leader's rights before its process has ended. The next installation need not wait until
+/// its Lease expires.
 #[tokio::test]
 async fn the_lease_goes_with_the_account_of_its_holder() -> Result<()> {
     const ACCOUNT: &str = "v1/ServiceAccount";

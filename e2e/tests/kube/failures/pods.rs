@@ -1,12 +1,10 @@
-//! Pods that end while their sessions send requests.
-
 use anyhow::{Result, ensure};
 use limpet_e2e::kube::{Cluster, Release};
 use limpet_e2e::poll;
 
 use super::{ControlledSite, WEB};
 
-/// The way of `docs/how-to/rollouts.md`: drain, then fail the readiness probe, then end.
+/// `docs/how-to/rollouts.md`: drain, fail the readiness probe, end.
 #[tokio::test]
 async fn a_pod_that_first_stops_serving_fails_no_request() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;
@@ -38,7 +36,7 @@ async fn a_pod_that_first_stops_serving_fails_no_request() -> Result<()> {
         );
         pod.report(false).await?;
         until_known(&address, false).await?;
-        // Workers follow the main thread, and requests that are on their way end: a `preStop` hook waits longer.
+        // Workers follow the main thread, and requests on their way end: a `preStop` hook waits longer.
         crowd.rounds(2).await?;
         pod.remove().await?;
         crowd.rounds(5).await?;

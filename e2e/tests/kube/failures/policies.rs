@@ -1,5 +1,3 @@
-//! Policies change while there are sessions.
-
 use anyhow::Result;
 use limpet_e2e::kube::{Cluster, Release};
 use limpet_e2e::poll;
@@ -8,7 +6,7 @@ use serde_json::{Value, json};
 use super::browsers::Browsers;
 use super::{ControlledSite, message, nothing_happened, until_connected};
 
-/// A changed policy is a new policy for the filter. Envoy gets it before the routes that name it.
+/// For the filter, a changed policy is a new one. Envoy gets it before the routes that name it.
 #[tokio::test]
 async fn a_policy_that_changes_keeps_its_sessions() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;
@@ -33,7 +31,7 @@ async fn a_policy_that_changes_keeps_its_sessions() -> Result<()> {
         crowd.rounds(2).await?;
     }
 
-    // Policies of former routes are removed when no Envoy can have these routes any more.
+    // A policy goes when no Envoy can have its routes any more.
     let alone = async || {
         let filter = site
             .envoy
@@ -115,7 +113,7 @@ async fn a_renamed_session_stays_on_its_pod() -> Result<()> {
     nothing_happened(crowd).await
 }
 
-/// A policy for several rules gives each rule its own cookie. Clients with the cookie from before keep their sessions.
+/// Each rule of a policy gets its own cookie. Clients with the former cookie keep their sessions.
 #[tokio::test]
 async fn a_policy_that_gets_and_loses_a_rule_keeps_its_sessions() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;
@@ -138,7 +136,6 @@ spec:
     browsers.leave().await
 }
 
-/// Waits until the filter's configuration contains this text, or does not contain it.
 async fn until_filter(site: &ControlledSite, text: &str, expected: bool) -> Result<()> {
     let asked = async || {
         let filter = site

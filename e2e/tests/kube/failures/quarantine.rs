@@ -1,4 +1,4 @@
-//! What Envoy refuses in spite of all checks costs the route that it came from, and nobody else.
+//! A configuration that Envoy refuses despite all checks costs only its own route.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -42,12 +42,11 @@ spec:
     )
 }
 
-/// How a [`Street`] is built.
 #[derive(Clone, Copy, Default)]
 struct Plan {
-    /// The clients speak TLS, and one of the hosts has a listener of its own.
+    /// Clients speak TLS, and one host has its own listener.
     tls: bool,
-    /// Replicas that have Envoys, besides a leader that has none. Without any, the leader has some.
+    /// Replicas that have Envoys, besides a leader without any. With 0, the leader has some.
     followers: usize,
 }
 
@@ -117,7 +116,7 @@ impl Street {
             .transpose()
     }
 
-    /// Two Envoys of each door, which share the port with those before: one for each form of the protocol.
+    /// One Envoy of each door for each form of the protocol, which share the port with those before.
     async fn add_envoys(&mut self, name: &str) -> Result<()> {
         for controller in &self.controllers[..self.doors.len()] {
             let delta = controller.envoy("web", &format!("{name}-delta")).await?;
@@ -160,7 +159,7 @@ impl Street {
         self.namespace.until("a status", "HTTPRoute", name, said).await
     }
 
-    /// Not one request of the other hosts has failed, and each Envoy has answered some.
+    /// No request of the other hosts failed, and each Envoy answered some.
     async fn leave(mut self) -> Result<()> {
         for envoy in &self.envoys {
             let listener = if self.authority.is_some() {
@@ -179,7 +178,7 @@ impl Street {
     }
 }
 
-/// Gives the Gateway two HTTPS listeners of one port. The first host has one for itself.
+/// Two HTTPS listeners of one port. The first host has one for itself.
 async fn listen_with_tls(namespace: &Namespace) -> Result<Authority> {
     namespace.bind("limpet-certificates").await?;
     let authority = Authority::new("street")?;
@@ -191,7 +190,7 @@ async fn listen_with_tls(namespace: &Namespace) -> Result<Authority> {
         {"name": "own", "port": 8443, "protocol": "HTTPS", "tls": tls, "hostname": "other-0.street.example"},
     ]}});
     namespace.merge("Gateway", "web", &listeners).await?;
-    // On a listener for one host, a route for any host is as specific as that host's own, and the older one counts.
+    // On a listener for one host, a route for any host is as specific as that host's, and the older one counts.
     let parents = json!({"spec": {"parentRefs": [{"name": "web", "sectionName": "https"}]}});
     namespace.merge("HTTPRoute", "web", &parents).await?;
     Ok(authority)
@@ -219,7 +218,7 @@ async fn visit(door: SocketAddr, tls: Option<Tls>, host: String, done: Arc<Atomi
     Ok(visits)
 }
 
-/// A changed route is refused: its former version is served on, and a neighbour's change arrives.
+/// A refused route's former version is served, and a neighbour's change arrives.
 async fn falls_back(street: &Street) -> Result<()> {
     let namespace = &street.namespace;
     namespace.apply(&route("bad", "1", "/other")).await?;
@@ -251,7 +250,7 @@ async fn recovers(street: &mut Street) -> Result<()> {
 async fn what_envoy_refuses_costs_its_own_route_alone() -> Result<()> {
     let mut street = Street::start("street", Plan::default()).await?;
     falls_back(&street).await?;
-    // What has no former version is answered with 500, or not at all, and not by the wildcard route.
+    // Without a former version, the answer is 500 or none, but not the wildcard route's.
     let namespace = &street.namespace;
     namespace.apply(&route("worse", "1", BAD_ACTION)).await?;
     namespace.apply(&route("worst", "1", BAD_MATCH)).await?;
@@ -282,7 +281,7 @@ async fn what_envoy_refuses_costs_no_other_tls_listener() -> Result<()> {
     street.leave().await
 }
 
-/// The status is written by a replica that learns of the refusal from the others.
+/// A replica that learns of the refusal from the others writes the status.
 #[tokio::test]
 async fn replicas_agree_on_what_envoys_refuse() -> Result<()> {
     let plan = Plan {

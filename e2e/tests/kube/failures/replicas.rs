@@ -27,7 +27,6 @@ async fn leads(controller: &Controller) -> Result<String> {
     controller.metric("limpet_leader").await
 }
 
-/// The reports that replicas write for each other.
 async fn reports(namespace: &Namespace) -> Result<Vec<String>> {
     let lease = namespace.get(LEASE, "limpet-controller-replicas").await?;
     let annotations = lease["metadata"]["annotations"].as_object().cloned();
@@ -56,7 +55,7 @@ async fn a_rotation_waits_for_the_envoys_of_every_replica() -> Result<()> {
     let addresses = [leader.address(8080), follower.address(8080)];
     let mut crowd = Crowd::gather(12, &[Carrier::Cookie], &addresses).await?;
 
-    // The Envoy of the replica that does not lead does not get the new key.
+    // The other replica's Envoy does not get the new key.
     wire.hold(true);
     site.request_rotation("now").await?;
     let introduced = [(1, "signing".to_owned()), (2, "verifying".to_owned())];
@@ -101,7 +100,6 @@ async fn programmed_counts_the_envoys_of_all_living_replicas() -> Result<()> {
     envoy.until_ready().await?;
     until_programmed(&namespace, "web", "True/Programmed").await?;
 
-    // The port is in use by another process.
     let taken = TcpListener::bind(follower.address(8081))?;
     let listeners = |port: u16| {
         json!({"spec": {"listeners": [
@@ -118,7 +116,7 @@ async fn programmed_counts_the_envoys_of_all_living_replicas() -> Result<()> {
     namespace.merge("Gateway", "web", &listeners(8082)).await?;
     until_programmed(&namespace, "web", "True/Programmed").await?;
 
-    // A replica's report counts until the replica is certainly gone, because its Envoys may connect to another one.
+    // A replica's report counts until it is certainly gone, because its Envoys may connect to another one.
     follower.kill();
     let killed = Instant::now();
     while reports(&namespace).await?.len() > 1 {
@@ -133,7 +131,7 @@ async fn programmed_counts_the_envoys_of_all_living_replicas() -> Result<()> {
     Ok(())
 }
 
-/// The rollout of the Envoys and that of the controller may meet.
+/// The rollouts of Envoys and controller may meet.
 #[tokio::test]
 async fn the_envoys_of_a_replica_that_has_ended_are_not_waited_for() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;
@@ -166,7 +164,7 @@ async fn the_envoys_of_a_replica_that_has_ended_are_not_waited_for() -> Result<(
         "Of 2 connected Envoys, 1 have acknowledged the configuration"
     );
     follower.end().await?;
-    // Long before it would be gone for its silence.
+    // Long before its silence would make it gone.
     until_programmed(&namespace, "web", "True/Programmed").await?;
     let reports = reports(&namespace).await?;
     let last: Vec<_> = reports.iter().filter(|text| !text.contains("\"envoys\"")).collect();
@@ -179,7 +177,7 @@ async fn the_envoys_of_a_replica_that_has_ended_are_not_waited_for() -> Result<(
     Ok(())
 }
 
-/// New connections are led to it for a moment. If nobody answered them, their Envoys would not learn of new pods.
+/// For a moment, new connections still reach it, and their Envoys must learn of new pods.
 #[tokio::test]
 async fn a_replica_that_is_to_end_serves_on_for_a_moment() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;

@@ -1,5 +1,3 @@
-//! The controller fails.
-
 use anyhow::Result;
 use limpet_e2e::kube::{Cluster, Release};
 
@@ -22,7 +20,7 @@ async fn a_killed_controller_changes_nothing_when_it_is_back() -> Result<()> {
     crowd.rounds(5).await?;
     assert_eq!(site.updates().await?, before, "Envoy got a new configuration");
 
-    // Changes made without a controller arrive when there is one again.
+    // Changes without a controller arrive when there is one again.
     site.controller.kill();
     site.namespace.apply(&redirect("meanwhile")).await?;
     site.controller.launch()?;

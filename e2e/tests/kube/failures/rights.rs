@@ -1,4 +1,4 @@
-//! If the controller lacks a verb that `controller/deploy/rbac.yaml` grants, it says so.
+//! The controller reports missing verbs of `controller/deploy/rbac.yaml`.
 
 use anyhow::{Context, Result};
 use hyper::Method;
@@ -12,8 +12,8 @@ use super::objects;
 use crate::kept::until_event;
 use crate::site::site_objects;
 
-/// The verbs of the role by resource, as the controller needs them. Those that it needs to write statuses come first:
-/// later, nothing is left to write. Those of objects that have none need `patch` alone.
+/// The verbs of the role by resource. Those for writing statuses come first: later, nothing is left to write. Objects
+/// without statuses need only `patch`.
 const NEEDED: &[(&str, &[&str])] = &[
     (
         "get",
@@ -83,9 +83,8 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("create", &["events"]),
 ];
 
-/// Takes a verb for these resources from a role: a cluster role, or the `Role` in the namespace. Only a cluster role
-/// has a name behind its kind. Waits until the API server refuses it to the controller: until then, the controller
-/// could still do what it does only once.
+/// Takes a verb for these resources from a cluster role, or from the namespace's `Role`, which has no name behind its
+/// kind. Waits until the API server refuses it: before, the controller could still do what it does only once.
 pub(crate) async fn without(
     namespace: &Namespace,
     kind: &str,
@@ -131,7 +130,7 @@ pub(crate) async fn without(
     Ok(())
 }
 
-/// Takes the right away to look for the pods of other replicas, which the role of its own namespace gives.
+/// Takes the right to list the pods of replicas, from the role of its own namespace.
 pub(crate) async fn without_own_pods(namespace: &Namespace) -> Result<()> {
     let rules = namespace.get("Role", "limpet-controller").await?["rules"].take();
     let mut rules: Vec<Value> = rules.as_array().cloned().unwrap_or_default();
@@ -140,8 +139,7 @@ pub(crate) async fn without_own_pods(namespace: &Namespace) -> Result<()> {
     namespace.merge("Role", "limpet-controller", &change).await.map(drop)
 }
 
-/// Waits until the API server refuses a verb for a resource of this rule to the controller. It learns of a changed role
-/// some time after it has stored it.
+/// Waits until the API server refuses a verb, some time after it has stored the changed role.
 async fn until_taken(namespace: &Namespace, rule: &Value, verb: &str, resource: &str) -> Result<()> {
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
     let review = json!({
@@ -170,7 +168,7 @@ async fn until_taken(namespace: &Namespace, rule: &Value, verb: &str, resource: 
     .await
 }
 
-/// An `XBackend` that a route leads to, so that the controller creates a Service for it.
+/// An `XBackend` of a route, for which the controller creates a Service.
 const BACKEND: &str = "
 apiVersion: gateway.networking.x-k8s.io/v1alpha1
 kind: XBackend
@@ -200,7 +198,6 @@ async fn with_backend(cluster: &Cluster, prefix: &str) -> Result<(Namespace, Con
     Ok((namespace, controller, service.to_string()))
 }
 
-/// What the status of the `XBackend` says of being programmed.
 fn programmed(backend: &Value) -> Option<&Value> {
     let conditions = backend["status"]["ancestors"][0]["conditions"].as_array()?;
     conditions.iter().find(|condition| condition["type"] == "Programmed")
@@ -228,7 +225,7 @@ async fn an_xbackend_says_which_role_its_service_needs() -> Result<()> {
     let words = "cannot get resource \"services\"";
     until_refused(&namespace, words).await?;
     until_event(&namespace, "XBackend", "web", "ServiceRefused", words).await?;
-    // It is tried again and again, and said once: in the words of the reconciler, and in those of the Event.
+    // It is tried repeatedly, and said once: by the reconciler and by the Event.
     let tries = || {
         let requests = cluster.server().requests_of(&controller_name(&namespace))?;
         let of_service = requests.iter().filter(|request| request.uri.contains(&service));
@@ -252,7 +249,6 @@ async fn an_xbackend_says_which_role_its_service_needs() -> Result<()> {
         .map(drop)
 }
 
-/// The controller's name at the API server.
 fn controller_name(namespace: &Namespace) -> String {
     format!("system:serviceaccount:{}:limpet-controller", namespace.name())
 }
@@ -270,7 +266,7 @@ async fn each_missing_verb_for_services_is_reported() -> Result<()> {
         without(&namespace, "ClusterRole limpet-xbackends", &rules, verb, &["services"]).await?;
         controller.launch()?;
         if verb == "delete" {
-            // Let the controller create the Service first, so that it has something to change or delete.
+            // First the controller creates the Service, to have something to change or delete.
             namespace.until("the Service", "v1/Service", &service, |_| true).await?;
             let external = json!({
                 "type": "ExternalHostname",
@@ -292,7 +288,7 @@ async fn each_missing_verb_for_services_is_reported() -> Result<()> {
     namespace.get("v1/Service", &service).await.map(drop)
 }
 
-/// Gives routes and policies a status, of the name of its list: the controller's is another request if there is none.
+/// Sets statuses by the name of their list: without one, the controller sends another request.
 async fn set_statuses(namespace: &Namespace, status: impl Fn(&str) -> Value) -> Result<()> {
     let lists = [
         ("HTTPRoute", "parents"),
@@ -311,7 +307,7 @@ async fn set_statuses(namespace: &Namespace, status: impl Fn(&str) -> Value) -> 
 
 #[tokio::test]
 async fn each_missing_verb_of_the_role_is_reported() -> Result<()> {
-    // The cluster roles that it changes are the namespace's own.
+    // This test changes only the namespace's own cluster roles.
     let cluster = Cluster::shared(Release::V1_2_1).await?;
     let namespace = cluster.namespace("rights").await?;
     let _pods = objects(&namespace).await?;
@@ -379,7 +375,7 @@ spec:
         }
     }
 
-    // An Event that cannot be written is written later, and the problem is logged once.
+    // A failed Event is written later, and the problem is logged once.
     let missed = || {
         controller
             .log()
@@ -401,7 +397,6 @@ spec:
     let log = controller.log()?;
     assert_eq!(log.matches(&note).count(), 1, "{note}\n{log}");
 
-    // With the complete role, nothing is reported.
     controller.kill();
     controller.launch()?;
     controller.until_ready().await?;

@@ -1,4 +1,4 @@
-//! Processes that are stopped (SIGSTOP), as on a node that hangs: their connections stay, and nobody answers.
+//! Stopped processes (SIGSTOP), as on a node that hangs: their connections stay without answers.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,9 @@ use crate::keyring::{SHORT_IDLE, replica};
 /// Longer than a lease and the longest pause between two attempts.
 const STOPPED: Duration = Duration::from_secs(50);
 
-/// A Lease of 40 seconds that nobody releases, on a busy machine.
+/// An unreleased Lease of 40 seconds, on a busy machine.
 const REPLACED: Duration = Duration::from_secs(120);
 
-/// Waits until a replica leads.
 pub(super) async fn until_leading(controller: &Controller) -> Result<()> {
     let begun = Instant::now();
     while controller.metric("limpet_leader").await? != "1" {
@@ -81,7 +80,7 @@ async fn a_stopped_api_server_harms_no_session() -> Result<()> {
     nothing_happened(crowd).await
 }
 
-/// Requests wait for an Envoy that is stopped, and are answered when it goes on.
+/// Requests wait for a stopped Envoy, and are answered when it continues.
 #[tokio::test]
 async fn a_stopped_envoy_goes_on_with_its_sessions() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;

@@ -1,5 +1,4 @@
-//! What somebody can do who has stolen the controller's token: the roles of `controller/deploy` are what the API server
-//! makes of them.
+//! What a thief of the controller's token can do with the roles of `controller/deploy`, by the API server's judgement.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +33,6 @@ const EVERYWHERE: &[&str] = &[
     "update xbackendtrafficpolicies/status",
 ];
 
-/// What it may change in the controller's namespace besides.
 const AT_HOME: &[&str] = &[
     "create configmaps",
     "create leases",
@@ -50,7 +48,7 @@ const AT_HOME: &[&str] = &[
     "update secrets limpet-xds-authority",
 ];
 
-/// What it may read in every namespace: nothing with a key in it.
+/// What it may read in every namespace: nothing with a key.
 const READABLE: &[&str] = &[
     "backendlbpolicies",
     "backendtlspolicies",
@@ -72,7 +70,7 @@ const READABLE: &[&str] = &[
     "xbackendtrafficpolicies",
 ];
 
-/// Changes and readings that the API server permits in a namespace, without what everybody has.
+/// Permitted changes and readings in a namespace, without those of every account.
 async fn permitted(token: &Client, namespace: &str) -> Result<(BTreeSet<String>, BTreeSet<String>)> {
     let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
     let review = json!({
@@ -92,7 +90,7 @@ async fn permitted(token: &Client, namespace: &str) -> Result<(BTreeSet<String>,
                 .into_iter()
                 .map(move |resource| (verb, resource))
         }) {
-            // Everybody may ask what they may do.
+            // Every account may ask for its rights.
             if resource.starts_with("selfsubject") {
                 continue;
             }
@@ -115,14 +113,14 @@ fn set(of: &[&str]) -> BTreeSet<String> {
     of.iter().map(ToString::to_string).collect()
 }
 
-/// Whether the API server says that the token's rights do not suffice.
+/// Whether the token's rights do not suffice.
 fn forbidden<T>(what: &str, result: Result<T>) -> Result<()> {
     let refusal = refused(result).with_context(|| what.to_owned())?;
     ensure!(refusal.code == 403, "{what}: {refusal}");
     Ok(())
 }
 
-/// Tries what would lead requests of a namespace elsewhere, or tell its secrets.
+/// Tries to lead a namespace's requests elsewhere, and to read its secrets.
 async fn try_everything(token: &Client, namespace: &Namespace) -> Result<()> {
     let elsewhere = json!({"spec": {"selector": {"app": "thief"}}});
     forbidden("another selector", token.merge("v1/Service", "web", &elsewhere).await)?;
@@ -175,7 +173,6 @@ async fn try_everything(token: &Client, namespace: &Namespace) -> Result<()> {
     forbidden("another's token", answer)
 }
 
-/// A Service with a Gateway and a route.
 async fn victim(namespace: &Namespace) -> Result<()> {
     namespace.gateway_class().await?;
     namespace.service("web", WEB).await?;
@@ -201,7 +198,7 @@ async fn a_stolen_token_redirects_nobody() -> Result<()> {
     assert_eq!(readings, set(READABLE));
     let (changes, readings) = permitted(&token, home.name()).await?;
     assert_eq!(changes, &set(EVERYWHERE) | &set(AT_HOME));
-    // The Secrets of Gateways' Envoys are there, and their names are not known in advance.
+    // The names of Gateways' Secrets are not known in advance.
     assert_eq!(readings, &set(READABLE) | &set(&["secrets"]));
     forbidden("Secrets", token.in_namespace(away.name()).list("v1/Secret", "").await)?;
     for namespace in [&away, &home] {
@@ -210,7 +207,7 @@ async fn a_stolen_token_redirects_nobody() -> Result<()> {
     Ok(())
 }
 
-/// An `XBackend` whose Service is named in a role: with that role, the token changes this Service and no other.
+/// With a role that names an `XBackend`'s Service, the token changes only this Service.
 #[tokio::test]
 async fn a_role_may_name_the_services_of_xbackends() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_7_0).await?;

@@ -1,4 +1,4 @@
-//! The API server takes no more of what the controller writes, as when its disk is full or a quota is used.
+//! The API server refuses the controller's writes, as when its disk is full or a quota is used.
 
 use anyhow::{Result, ensure};
 use hyper::Method;
@@ -15,7 +15,7 @@ const WEB: &[(&str, &str)] = &[("app", "web")];
 const FENCES: &str = "limpet-fences";
 const NO_SPACE: &str = "no space is left";
 
-/// A policy of the API server that refuses what the controller keeps in the namespace.
+/// Refuses what the controller keeps in the namespace.
 async fn refuse_writes(namespace: &Namespace) -> Result<()> {
     let account = format!("system:serviceaccount:{}:limpet-controller", namespace.name());
     let expression = format!("request.userInfo.username != '{account}'");
@@ -59,7 +59,6 @@ async fn refused_writes_are_events_and_harm_no_session() -> Result<()> {
     ensure!(counted == "1", "{counted}");
     crowd.rounds(3).await?;
 
-    // What could not be written is written as soon as that is possible.
     admission::allow(&site.namespace).await?;
     let has = |map: &Value| {
         map["data"]["fences.json"]

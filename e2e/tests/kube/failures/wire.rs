@@ -1,5 +1,3 @@
-//! A TCP connection that a test can cut or hold.
-
 use std::io;
 use std::net::SocketAddr;
 
@@ -10,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// Forwards TCP connections from one address to another until it is cut.
+/// Forwards TCP connections until it is cut.
 pub(super) struct Wire {
     from: SocketAddr,
     to: SocketAddr,
@@ -42,7 +40,7 @@ impl Wire {
         }
     }
 
-    /// If `held`, holds back all data in both directions without closing connections; else sends what was held back.
+    /// If `held`, holds back all data in both directions without closing connections; else sends it.
     pub(super) fn hold(&self, held: bool) {
         self.held.send_replace(held);
     }
@@ -73,7 +71,6 @@ async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut held: watch:
         if length == 0 {
             return Ok(());
         }
-        // The sender exists as long as the connection.
         let _ = held.wait_for(|held| !held).await;
         to.write_all(&bytes[..length]).await?;
     }

@@ -1,4 +1,4 @@
-//! Other controllers write the statuses that the controller writes, with other content.
+//! Other controllers write the controller's statuses, with other content.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn written(controller: &Controller) -> u64 {
     sum
 }
 
-/// Waits until the controller has not written for a while. Returns its number of writes.
+/// Waits until the controller pauses. Returns its number of writes.
 async fn until_at_rest(controller: &Controller) -> Result<u64> {
     let mut last = None;
     let at_rest = async || {

@@ -1,4 +1,4 @@
-//! The certificates of xDS end, or are replaced, while an Envoy runs.
+//! xDS certificates end, or are replaced, while an Envoy runs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +25,6 @@ const HOST: &str = "controller.limpet";
 const SERVER: &str = "limpet_xds_certificate_expiry_seconds{certificate=\"server\"}";
 const CLIENT: &str = "limpet_xds_certificate_expiry_seconds{certificate=\"client\"}";
 
-/// Mounts a Secret of this authority.
 fn mount(folder: &Path, version: &str, authority: &str, made: &Certificate) -> Result<()> {
     let files = [
         ("ca.crt", authority),
@@ -35,8 +34,8 @@ fn mount(folder: &Path, version: &str, authority: &str, made: &Certificate) -> R
     mounted::mount(folder, version, &files)
 }
 
-/// A Gateway with sessions, whose Envoy reaches the controller by mutual TLS and a wire. The certificates are in the
-/// folders `server` and `client`.
+/// Its Envoy reaches the controller by mutual TLS and a wire. The certificates are in the folders `server` and
+/// `client`.
 struct TlsSite {
     namespace: Namespace,
     controller: Controller,
@@ -110,7 +109,6 @@ impl TlsSite {
     }
 }
 
-/// When a condition changed last.
 fn changed<'a>(gateway: &'a Value, condition: &str) -> Option<&'a Value> {
     let mut conditions = gateway["status"]["conditions"].as_array()?.iter();
     let found = conditions.find(|one| one["type"] == condition)?;
@@ -142,7 +140,7 @@ async fn an_envoy_reconnects_with_a_new_certificate() -> Result<()> {
     nothing_happened(crowd).await
 }
 
-/// The wire lasts, so nothing but the server's own wish ends the connection.
+/// The wire lasts, so only the server ends the connection.
 #[tokio::test]
 async fn a_renewed_certificate_is_shown_before_anybody_is_warned() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;
@@ -198,7 +196,7 @@ async fn expired_certificates_stop_changes_and_no_session() -> Result<()> {
     let mut site = TlsSite::start(namespace, cluster, folder.path(), HOST).await?;
     let crowd = crowd(&site.controller).await?;
 
-    // It is told before.
+    // The warning comes before.
     let pod = format!("controller-{}", site.controller.http().ip());
     let file = server.join("tls.crt").display().to_string();
     until_event(&site.namespace, "Pod", &pod, "CertificateEnds", &file).await?;
@@ -206,14 +204,14 @@ async fn expired_certificates_stop_changes_and_no_session() -> Result<()> {
     let log = site.controller.log()?;
     ensure!(log.contains("a certificate of xDS must be renewed"), "{log}");
 
-    // What is connected stays so, and gets changes.
+    // Connections stay, and get changes.
     site.until_left(SERVER, |left| left < 15.0).await?;
     site.until_left(SERVER, |left| left < 0.0).await?;
     site.until_left(CLIENT, |left| left < 0.0).await?;
     site.until_changed("after-the-end").await?;
     site.until_programmed("True/Programmed").await?;
 
-    // What connects is turned away. Envoy serves on with what it has.
+    // New connections are refused. Envoy serves with what it has.
     site.reconnect().await?;
     mount(&server, "2", &authority.certificate, &authority.sign_all(&names)?)?;
     // With its new certificate, the server learns that the client's ended.
@@ -232,7 +230,6 @@ async fn expired_certificates_stop_changes_and_no_session() -> Result<()> {
         "a client with an old certificate is connected"
     );
 
-    // Nothing has to be restarted.
     mount(&client, "2", &authority.certificate, &authority.sign_all(&names)?)?;
     site.until_changed("renewed").await?;
     site.until_programmed("True/Programmed").await?;
@@ -240,7 +237,7 @@ async fn expired_certificates_stop_changes_and_no_session() -> Result<()> {
     nothing_happened(crowd).await
 }
 
-/// Runs `certificates.sh` and returns the authority and the certificate in the Secrets of the server and of Envoy.
+/// The authority and the certificate in the Secrets of the server and of Envoy, by `certificates.sh`.
 fn made_by_script(folder: &Path, namespace: &str) -> Result<[(String, Certificate); 2]> {
     let made = Command::new(tools::checkout().join("controller/deploy/certificates.sh"))
         .arg(folder)
@@ -278,13 +275,13 @@ async fn a_renewal_by_the_script_interrupts_nothing() -> Result<()> {
     let mut site = TlsSite::start(namespace, cluster, folder.path(), &host).await?;
     let crowd = crowd(&site.controller).await?;
 
-    // The certificate of the authority is made anew as well, as if it ended soon: its key is what counts.
+    // The authority's certificate is renewed, as if it ended soon, with the same key.
     fs::remove_file(authority.join("ca.crt"))?;
     let second = made_by_script(&authority, site.namespace.name())?;
     for ((old_ca, old), (new_ca, new)) in first.iter().zip(&second) {
         assert_ne!((old_ca, &old.certificate), (new_ca, &new.certificate));
     }
-    // One after the other, as kubelets do: new and old certificates meet in both directions.
+    // In turn, as by kubelets: new and old certificates meet in both directions.
     for (side, (ca, made), name) in [(&server, &second[0], "server"), (&client, &second[1], "client")] {
         mount(side, "2", ca, made)?;
         site.reconnect().await?;

@@ -1,5 +1,3 @@
-//! When each alert fires, and when it does not.
-
 use std::process::Command;
 
 use anyhow::{Result, ensure};

@@ -1,5 +1,3 @@
-//! The dashboard's queries about a controller and two Envoys with traffic.
-
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
@@ -15,7 +13,7 @@ use crate::keyring::{KeyringSite, envoy_at};
 const WEB: &[(&str, &str)] = &[("app", "web")];
 const CLIENTS: usize = 12;
 
-/// Sends requests of sessions, of new clients, and with a forged token.
+/// Requests of sessions, of new clients, and with a forged token.
 async fn visit(site: &KeyringSite, visitors: &mut [Visitor]) -> Result<()> {
     for visitor in visitors {
         visitor.get("/").await?;
@@ -47,7 +45,7 @@ async fn until_at_least(
         .with_context(|| format!("{query}: expected at least {minimum}, found {last:?}"))
 }
 
-/// A Gateway that no Envoy serves, with a controller that has certificates.
+/// A Gateway without an Envoy, and a controller with certificates.
 async fn with_certificates() -> Result<Controller> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;
     let namespace = cluster.namespace("monitored-tls").await?;
@@ -89,7 +87,7 @@ async fn every_query_of_the_dashboard_finds_something() -> Result<()> {
         until_at_least(&prometheus, site, &mut visitors, query, minimum).await
     };
 
-    // Both Envoys count, in the form of this build of the filter.
+    // Both Envoys count, in the form of this build.
     let counting = "count(count by (instance) (limpet:envoy_requests{outcome=\"steered\"} > 0))";
     until(&site, counting, 2.0).await?;
     until(
@@ -109,11 +107,9 @@ async fn every_query_of_the_dashboard_finds_something() -> Result<()> {
     let _heir = site.namespace.pod_at("heir", WEB, ip).await?;
     until(&site, "max(limpet_fences)", 1.0).await?;
 
-    // A rotation.
     site.request_rotation("1").await?;
     until(&site, "max_over_time(max(limpet_key_rotation_phase)[5m:1s])", 1.0).await?;
 
-    // A listener whose port is taken.
     let _taken = TcpListener::bind(site.controller.address(8081))?;
     let listeners = json!({"spec": {"listeners": [
         {"name": "http", "port": 8080, "protocol": "HTTP"},
@@ -124,7 +120,7 @@ async fn every_query_of_the_dashboard_finds_something() -> Result<()> {
     until(&site, refused, 1.0).await?;
 
     for (panel, query) in queries()? {
-        // Prometheus reads it every second, and a controller that leads since a moment ago has just begun to tell.
+        // Prometheus reads it every second, and a new leader has just begun to tell.
         poll::until_within(Duration::from_secs(30), &format!("{panel}: {query}"), async || {
             visit(&site, &mut visitors).await.ok()?;
             prometheus.query(&query).await.ok().filter(|series| !series.is_empty())

@@ -18,7 +18,7 @@ fn rules_file() -> PathBuf {
     folder().join("limpet.rules.yaml")
 }
 
-/// The queries of the dashboard with the titles of their panels, and all namespaces and Services chosen.
+/// The dashboard's queries with their panels' titles, for all namespaces and Services.
 fn queries() -> Result<Vec<(String, String)>> {
     let text = fs::read_to_string(folder().join("limpet.dashboard.json"))?;
     let dashboard: Value = serde_json::from_str(&text)?;

@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use crate::clusters::of_all_kinds;
 
-/// The directories of an output's golden cases.
 fn cases(output: &str) -> Result<Vec<PathBuf>> {
     let folder = tools::checkout().join("controller/tests/golden").join(output);
     let entries = std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
@@ -19,7 +18,6 @@ fn cases(output: &str) -> Result<Vec<PathBuf>> {
     Ok(cases)
 }
 
-/// Applies all objects. Returns how many there are.
 async fn try_all(output: &str, namespace: &Namespace) -> Result<usize> {
     let mut count = 0;
     for case in cases(output)? {
@@ -40,7 +38,6 @@ async fn try_all(output: &str, namespace: &Namespace) -> Result<usize> {
         for object in list["items"].as_array().context("no list")? {
             let mut object = object.clone();
             object["metadata"]["namespace"] = namespace.name().into();
-            // The API server refuses unknown fields.
             let applied = namespace.apply_object(&object).await;
             applied.with_context(|| format!("{file}: {} {}", object["kind"], object["metadata"]["name"]))?;
             count += 1;

@@ -40,7 +40,7 @@ async fn objects_are_written_once_and_deleted_with_the_policy() -> Result<()> {
         );
     }
 
-    // A restarted controller changes nothing, also if something else changed meanwhile.
+    // A restarted controller changes nothing, also after other changes.
     controller.kill();
     namespace
         .merge("HTTPRoute", "web", &json!({"metadata": {"labels": {"some": "label"}}}))

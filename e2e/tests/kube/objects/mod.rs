@@ -1,5 +1,4 @@
-//! What the controller writes for another control plane. That control plane does not run here, but the API server has
-//! its kinds.
+//! What the controller writes for another control plane, which does not run here: the API server has only its kinds.
 
 mod accepted;
 mod kept;
@@ -17,7 +16,6 @@ const KINDS: [&str; 2] = ["WasmPlugin", "EnvoyFilter"];
 /// The label of all of Limpet's objects.
 const OURS: &str = "app.kubernetes.io/managed-by=limpet";
 
-/// A namespace with a site of Istio's class, and a policy for its Service.
 async fn namespace_with_policy(cluster: &Cluster, prefix: &str) -> Result<Namespace> {
     let namespace = cluster.namespace(prefix).await?;
     let class = json!({
@@ -36,12 +34,10 @@ async fn namespace_with_policy(cluster: &Cluster, prefix: &str) -> Result<Namesp
     Ok(namespace)
 }
 
-/// A controller for Istio.
 async fn controller(cluster: &Cluster, namespace: &Namespace) -> Result<Controller> {
     controller_with(cluster, namespace, |_| ()).await
 }
 
-/// The same with another configuration.
 async fn controller_with(
     cluster: &Cluster,
     namespace: &Namespace,
@@ -59,7 +55,6 @@ async fn controller_with(
     Ok(controller)
 }
 
-/// Limpet's objects, sorted.
 async fn ours(namespace: &Namespace) -> Result<Vec<Value>> {
     let mut all = Vec::new();
     for kind in KINDS {
@@ -68,7 +63,6 @@ async fn ours(namespace: &Namespace) -> Result<Vec<Value>> {
     Ok(all)
 }
 
-/// Waits until the policy has this `Programmed` condition for its Gateway. Returns the condition's message.
 async fn until_programmed(namespace: &Namespace, expected: &str) -> Result<String> {
     let says = |object: &Value| condition(&object["status"]["ancestors"][0]["conditions"], "Programmed") == expected;
     let policy = namespace.until(expected, "BackendLBPolicy", "web", says).await?;

@@ -1,5 +1,3 @@
-//! Objects of others, and kinds that are missing.
-
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::kube::Refusal;
 use limpet_e2e::{poll, tools};
@@ -36,7 +34,6 @@ async fn an_object_of_another_owner_is_left_alone_and_reported() -> Result<()> {
         "{message}"
     );
     assert_eq!(namespace.get("WasmPlugin", &name).await?, theirs);
-    // The other objects are written.
     assert!(!ours(&namespace).await?.is_empty());
 
     namespace.delete("WasmPlugin", &name).await?;
@@ -45,7 +42,7 @@ async fn an_object_of_another_owner_is_left_alone_and_reported() -> Result<()> {
     Ok(())
 }
 
-/// Readers of JSON have a limit of levels, and a plugin's configuration may have more of them.
+/// Readers of JSON limit levels, and a plugin's configuration may have more.
 #[tokio::test]
 async fn an_object_of_many_levels_stops_no_write() -> Result<()> {
     let cluster = of_all_kinds().await?;
@@ -61,7 +58,7 @@ async fn an_object_of_many_levels_stops_no_write() -> Result<()> {
         "metadata": {"name": "deep", "labels": plugin["metadata"]["labels"]},
         "spec": {"url": "file:///theirs.wasm", "pluginConfig": deep},
     });
-    // The answer has too many levels for this client as well.
+    // Too many levels for this client as well.
     let applied = namespace.apply_object(&theirs).await;
     let refusal = applied.as_ref().err().and_then(|error| error.downcast_ref::<Refusal>());
     ensure!(refusal.is_none(), "{refusal:?}");
@@ -116,7 +113,7 @@ async fn proxies_that_lack_the_key_encryption_key_are_named() -> Result<()> {
     for part in [variable.as_str(), "istio-proxy", &format!("{}/web-1", namespace.name())] {
         assert!(message.contains(part), "{message}");
     }
-    // The objects exist nevertheless, so proxies that have the key work.
+    // The objects exist nevertheless, so proxies with the key work.
     assert!(!ours(&namespace).await?.is_empty());
     namespace.delete_now("Pod", "web-1").await?;
     namespace

@@ -13,10 +13,9 @@ use crate::keyring::{KEYRING, request_rotation, until_keys};
 use crate::site::gateway_and_route;
 
 const FULL: &str = "no plugin of this Gateway";
-/// The plugin of the Gateway `other`.
 const PLUGIN: &str = "limpet-other";
 
-/// A policy of the API server that refuses the plugin of the Gateway `other`.
+/// Refuses the plugin of the Gateway `other`.
 async fn refuse(namespace: &Namespace) -> Result<()> {
     let expression = format!(
         "request.namespace != '{}' || request.name != '{PLUGIN}'",
@@ -49,7 +48,7 @@ async fn a_rotation_waits_for_refused_objects_with_a_keyring() -> Result<()> {
     let controller = controller_with(cluster, &namespace, change).await?;
     until_programmed(&namespace, "False/Invalid").await?;
 
-    // Its proxies have no keyring, so nobody waits for them.
+    // No phase waits for proxies without a keyring.
     request_rotation(&namespace, "first").await?;
     until_keys(&namespace, &[(1, "retiring"), (2, "signing")]).await?;
 

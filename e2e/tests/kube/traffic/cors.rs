@@ -1,5 +1,3 @@
-//! The CORS filter, beside sessions.
-
 use anyhow::{Result, ensure};
 use hyper::Method;
 use limpet_e2e::kube::{Pod, Release};
@@ -13,7 +11,7 @@ fn allow<'a>(answer: &'a Answer, name: &str) -> Option<&'a str> {
     answer.header(&format!("access-control-allow-{name}"))
 }
 
-/// The question of a browser before a request of another origin.
+/// A browser's question before a request of another origin.
 fn preflight(request: Request, origin: &str, method: &str) -> Request {
     request
         .method(Method::OPTIONS)
@@ -28,8 +26,7 @@ fn requests(pods: &[Pod; 2]) -> usize {
 
 const SHOP: &str = "https://shop.example";
 
-/// Envoy answers before there is a session, so the answer has no token. The split has sessions on every route of its
-/// own.
+/// Envoy answers before there is a session. The split has sessions on every route.
 #[tokio::test]
 async fn a_preflight_is_answered_without_a_session() -> Result<()> {
     let site = GatewaySite::shared(Release::V1_7_0).await?;
@@ -95,7 +92,7 @@ async fn a_preflight_is_answered_without_a_session() -> Result<()> {
         }
         let other = site.get(&path).header("origin", "https://other.example").send().await?;
         ensure!(other.status == 200 && allow(&other, "origin").is_none(), "{other:?}");
-        // OPTIONS alone is a request like any other.
+        // OPTIONS without the rest is an ordinary request.
         let options = visitor.bring(site.get(&path).method(Method::OPTIONS)).send().await?;
         ensure!(options.backend() == first.backend(), "{options:?}");
     }
@@ -127,7 +124,6 @@ async fn wildcards_allow_what_the_browser_asks_for() -> Result<()> {
     ensure!(allow(&answer, "methods") == Some("PATCH"), "{answer:?}");
     ensure!(allow(&answer, "headers") == Some("x-one"), "{answer:?}");
     ensure!(answer.header("access-control-max-age") == Some("5"), "{answer:?}");
-    // Of nothing, Envoy repeats nothing.
     let bare = site.get("/any-origin").method(Method::OPTIONS).header("origin", SHOP);
     let answer = bare.header("access-control-request-method", "PATCH").send().await?;
     ensure!(allow(&answer, "headers") == Some(""), "{answer:?}");

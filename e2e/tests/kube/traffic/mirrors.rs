@@ -1,5 +1,3 @@
-//! `RequestMirror` filters, beside sessions.
-
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::kube::{Pod, Release};
 use limpet_e2e::poll;
@@ -16,7 +14,7 @@ fn requests(pods: &[Pod; 2]) -> [usize; 2] {
     pods.each_ref().map(|pod| pod.backend().requests())
 }
 
-/// A copy is nobody's session: it carries no token, and is not led to where the session is.
+/// A copy has no session: it carries no token, and is not led.
 #[tokio::test]
 async fn copies_carry_no_token_and_are_not_led() -> Result<()> {
     let site = GatewaySite::shared(Release::V1_7_0).await?;
@@ -27,7 +25,7 @@ async fn copies_carry_no_token_and_are_not_led() -> Result<()> {
             two_pods(site, &format!("copies-{strict}")).await?,
         );
         let mut rule = with_sessions(&name, &[(&name, 1)]);
-        // The second mirror is the session's own Service, where the token would mean something.
+        // The second mirror is the session's own Service, where the token would count.
         rule["filters"] = json!([mirror(&format!("copies-{strict}")), mirror(&name)]);
         site.annotated_route(&name, &[rule], &json!({"strict": strict, "forward": "false"}))
             .await?;

@@ -1,4 +1,4 @@
-//! What a rule asks for its requests beside sessions: retries, mirrors and CORS.
+//! Retries, mirrors and CORS of rules beside sessions.
 
 mod cors;
 mod mirrors;
@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 
 use crate::checks::{GatewaySite, rule};
 
-/// Two pods of a Service of this name.
 async fn two_pods(site: &GatewaySite, name: &str) -> Result<[Pod; 2]> {
     site.namespace.service(name, &[("app", name)]).await?;
     let start = async |letter: &str| site.namespace.pod(&format!("{name}-{letter}"), &[("app", name)]).await;
@@ -19,7 +18,7 @@ async fn two_pods(site: &GatewaySite, name: &str) -> Result<[Pod; 2]> {
     Ok(pods)
 }
 
-/// A rule for the path of this name, whose sessions have a cookie of this name.
+/// Its path and its sessions' cookie have this name.
 fn with_sessions(name: &str, backends: &[(&str, u32)]) -> Value {
     let mut rule = rule(&format!("/{name}"), backends);
     rule["sessionPersistence"] = json!({"type": "Cookie", "cookie": {"name": name}});

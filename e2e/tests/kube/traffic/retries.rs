@@ -1,5 +1,3 @@
-//! `retry` of a rule, beside its sessions.
-
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -14,7 +12,6 @@ use tokio::time::timeout;
 use super::{two_pods, with_sessions};
 use crate::checks::GatewaySite;
 
-/// The pod that answered, and the other one.
 fn apart<'a>([one, two]: &'a [Pod; 2], answer: &Answer) -> [&'a Pod; 2] {
     if answer.backend() == Some(one.name()) {
         [one, two]
@@ -119,7 +116,7 @@ async fn a_request_ends_with_its_timeout() -> Result<()> {
     Ok(())
 }
 
-/// Envoy lets only three requests to a cluster be in a retry at once, unless it is told otherwise.
+/// By default, Envoy allows only three concurrent retries to a cluster.
 #[tokio::test]
 async fn many_requests_are_retried_at_once() -> Result<()> {
     let site = GatewaySite::shared(Release::V1_7_0).await?;
@@ -151,7 +148,7 @@ async fn many_requests_are_retried_at_once() -> Result<()> {
     Ok(())
 }
 
-/// Lets nothing be heard of this address: its queue of connections is full, so the kernel drops requests for more.
+/// Silences this address: its queue of connections is full, so the kernel drops requests for more.
 async fn silence(address: SocketAddr) -> Result<(TcpListener, Vec<TcpStream>)> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;

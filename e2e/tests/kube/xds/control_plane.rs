@@ -11,13 +11,11 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// The group of the Envoys.
 pub(super) const GROUP: &str = "default/web";
 
 /// The two forms of the protocol, as values of `api_type`.
 pub(super) const BOTH: [&str; 2] = ["DELTA_GRPC", "GRPC"];
 
-/// A running server. It stops when the value is dropped.
 pub(super) struct ControlPlane {
     pub(super) snapshots: Snapshots,
     pub(super) address: SocketAddr,
@@ -26,7 +24,6 @@ pub(super) struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Starts a server without TLS on a free port.
     pub(super) async fn start() -> Result<Self> {
         Self::start_at(
             SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -50,7 +47,7 @@ impl ControlPlane {
         })
     }
 
-    /// Stops the server gracefully: the streams end first.
+    /// Ends the streams first.
     pub(super) async fn stop(mut self) -> Result<()> {
         drop(self.end.take());
         poll::patiently("the server to end", async { (&mut self.task).await? }).await
@@ -60,7 +57,6 @@ impl ControlPlane {
         self.snapshots.publish(GROUP, resources.clone());
     }
 
-    /// Waits until this many Envoys are connected and have everything.
     pub(super) async fn until_settled(&self, nodes: usize) -> Result<()> {
         let status = self.snapshots.status();
         let settled = async || (status.connected(GROUP) == nodes && status.is_settled(GROUP)).then_some(());
@@ -86,7 +82,7 @@ impl Drop for ControlPlane {
     }
 }
 
-/// A bootstrap for ADS. `transport_socket` is that of the server's cluster.
+/// A bootstrap for ADS. `transport_socket` is for the server's cluster.
 pub(super) fn bootstrap(server: SocketAddr, api_type: &str, transport_socket: &Value) -> Value {
     let ads = json!({"ads": {}, "resource_api_version": "V3", "initial_fetch_timeout": "60s"});
     json!({
@@ -101,7 +97,6 @@ pub(super) fn bootstrap(server: SocketAddr, api_type: &str, transport_socket: &V
     })
 }
 
-/// The `api_config_source` of a resource.
 pub(super) fn api_config(api_type: &str) -> Value {
     json!({
         "api_type": api_type,
@@ -113,7 +108,6 @@ pub(super) fn api_config(api_type: &str) -> Value {
     })
 }
 
-/// The cluster of the xDS server.
 pub(super) fn xds_cluster(server: SocketAddr, transport_socket: &Value) -> Value {
     let http2 = json!({
         "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",

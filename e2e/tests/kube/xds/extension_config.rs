@@ -1,4 +1,4 @@
-//! An Envoy that gets its listeners and routes from elsewhere, and discovers one filter (ECDS only).
+//! An Envoy that discovers only a filter (ECDS), and gets the rest from elsewhere.
 
 use limpet_resources::ResourceType;
 use limpet_xds::ServerSecurity;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::control_plane::{api_config, socket_address, xds_cluster};
 use super::*;
 
-/// A listener with a discovered filter. Without the filter, requests pass unchanged.
+/// Without the discovered filter, requests pass unchanged.
 fn bootstrap(server: SocketAddr, api_type: &str, backend: SocketAddr) -> Value {
     let filter = "type.googleapis.com/envoy.extensions.filters.http.header_mutation.v3.HeaderMutation";
     let manager = json!({

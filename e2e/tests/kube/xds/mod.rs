@@ -1,4 +1,4 @@
-//! A stock Envoy that is configured by the xDS server of this process, and requests through it.
+//! A stock Envoy that this process's xDS server configures, and requests through it.
 
 mod control_plane;
 mod extension_config;
@@ -24,7 +24,6 @@ use crate::certificates::Authority;
 
 const CONNECT_TIMEOUT: u8 = 1;
 
-/// An Envoy's resources of every type, and the backends behind them.
 struct XdsSite {
     backends: [Backend; 3],
     resources: Resources,
@@ -57,7 +56,6 @@ impl XdsSite {
         connection.send(Request::get(envoy, "/")).await
     }
 
-    /// Waits until this backend answers a request.
     async fn until_from(&self, envoy: SocketAddr, backend: &str) -> Result<()> {
         poll::until(&format!("an answer from backend {backend}"), async || {
             let answer = self.get(envoy).await.ok()?;
@@ -67,7 +65,6 @@ impl XdsSite {
     }
 }
 
-/// How many updates of each kind Envoy has accepted or refused.
 async fn updates(envoy: &Proxy) -> Result<BTreeMap<String, u64>> {
     envoy.admin().stats("update_(success|rejected)$").await
 }

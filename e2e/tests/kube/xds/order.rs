@@ -1,11 +1,11 @@
-//! Changes of several types at the same time fail no request.
+//! Simultaneous changes of several types fail no request.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::*;
 
-/// A cluster is replaced by another one, many times, and no request fails.
+/// Clusters are replaced many times.
 #[tokio::test]
 async fn clusters_exist_as_long_as_their_routes() -> Result<()> {
     for api_type in BOTH {

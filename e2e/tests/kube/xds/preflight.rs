@@ -22,7 +22,6 @@ fn domain(number: usize) -> String {
     format!("host-{number}.example")
 }
 
-/// Puts a host and its unit in.
 fn put(resources: &mut Resources, number: usize, status: u32, is_bad: bool) {
     let (unit, host) = (
         format!("httproute/shop/host-{number}"),
@@ -44,7 +43,7 @@ fn street() -> Resources {
     resources
 }
 
-/// Does what the controller does with a refusal: it publishes the bad host with this status instead.
+/// Publishes the refused host with this status, as the controller does.
 fn heal(control_plane: &ControlPlane, mut resources: Resources, status: u32) -> JoinHandle<Result<Vec<String>>> {
     let (snapshots, mut told) = (control_plane.snapshots.clone(), control_plane.snapshots.status());
     tokio::spawn(async move {

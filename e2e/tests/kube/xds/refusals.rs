@@ -1,5 +1,4 @@
-//! What Envoy refuses is reported in its words, the last good configuration stays in effect, and everything else
-//! arrives.
+//! Refusals are reported in Envoy's words, the last good configuration stays in effect, and all else arrives.
 
 use limpet_resources::ResourceType;
 
@@ -73,7 +72,6 @@ async fn a_refusal_is_reported_in_envoys_words() -> Result<()> {
             assert_eq!(after.get(name), before.get(name), "{name}");
         }
 
-        // A corrected resource is accepted.
         resources.insert(resources::routes("routes", "b", true));
         resources.remove(ResourceType::Cluster, "bad");
         control_plane.publish(&resources);

@@ -48,7 +48,7 @@ fn resource(resource_type: ResourceType, name: &str, message: &impl Message) -> 
     Resource::new(resource_type, name, message.encode_to_vec())
 }
 
-/// A resource that is discovered over the stream of the resource that names it.
+/// For a resource that is discovered over the stream of the one that names it.
 fn ads() -> ConfigSource {
     ConfigSource {
         config_source_specifier: Some(ConfigSourceSpecifier::Ads(AggregatedConfigSource {})),
@@ -57,7 +57,7 @@ fn ads() -> ConfigSource {
     }
 }
 
-/// A cluster whose endpoints are discovered. `connect_timeout` is in seconds.
+/// Its endpoints are discovered. `connect_timeout` is in seconds.
 pub(super) fn cluster(name: &str, connect_timeout: u8) -> Resource {
     let cluster = Cluster {
         name: name.to_owned(),
@@ -75,7 +75,7 @@ pub(super) fn cluster(name: &str, connect_timeout: u8) -> Resource {
     resource(ResourceType::Cluster, name, &cluster)
 }
 
-/// A cluster that Envoy refuses, because it has no source of endpoints.
+/// Envoy refuses it, because it has no source of endpoints.
 pub(super) fn bad_cluster(name: &str) -> Resource {
     let cluster = Cluster {
         name: name.to_owned(),
@@ -85,7 +85,6 @@ pub(super) fn bad_cluster(name: &str) -> Resource {
     resource(ResourceType::Cluster, name, &cluster)
 }
 
-/// The endpoints of a cluster.
 pub(super) fn endpoints(cluster: &str, addresses: &[SocketAddr]) -> Resource {
     let endpoint = |each: &SocketAddr| LbEndpoint {
         host_identifier: Some(HostIdentifier::Endpoint(Endpoint {
@@ -116,7 +115,7 @@ fn address(address: SocketAddr) -> Address {
     }
 }
 
-/// Routes that send all requests to one cluster. With `strict`, Envoy refuses them if the cluster does not exist.
+/// All requests reach one cluster. With `strict`, Envoy refuses them if it does not exist.
 pub(super) fn routes(name: &str, cluster: &str, strict: bool) -> Resource {
     let action = RouteAction {
         cluster_specifier: Some(ClusterSpecifier::Cluster(cluster.to_owned())),
@@ -144,7 +143,7 @@ pub(super) fn routes(name: &str, cluster: &str, strict: bool) -> Resource {
     resource(ResourceType::RouteConfiguration, name, &routes)
 }
 
-/// A virtual host of this domain that answers with this status. With `is_bad`, Envoy refuses it.
+/// Answers for this domain with this status. With `is_bad`, Envoy refuses it.
 pub(super) fn host(name: &str, domain: &str, status: u32, is_bad: bool) -> Resource {
     let path = if is_bad {
         let regex = "(".to_owned();
@@ -174,7 +173,6 @@ pub(super) fn host(name: &str, domain: &str, status: u32, is_bad: bool) -> Resou
     resource(ResourceType::VirtualHost, name, &host)
 }
 
-/// A route configuration without virtual hosts.
 pub(super) fn no_hosts(name: &str) -> Resource {
     let routes = RouteConfiguration {
         name: name.to_owned(),
@@ -183,12 +181,11 @@ pub(super) fn no_hosts(name: &str) -> Resource {
     resource(ResourceType::RouteConfiguration, name, &routes)
 }
 
-/// A listener without TLS on a free port, with the routes of its name.
 pub(super) fn plain_listener(name: &str) -> Resource {
     listening(name, &manager(name, name, Vec::new()), None)
 }
 
-/// Takes the routes of this name, and requests through these filters to the router.
+/// A manager with these routes, and these filters before the router.
 fn manager(stat_prefix: &str, routes: &str, mut filters: Vec<HttpFilter>) -> HttpConnectionManager {
     let config = http_filter::ConfigType::TypedConfig(any(&Router::default()));
     filters.push(http_filter("router", config));
@@ -211,7 +208,6 @@ fn http_filter(name: &str, config: http_filter::ConfigType) -> HttpFilter {
     }
 }
 
-/// A listener on a free port.
 fn listening(name: &str, manager: &HttpConnectionManager, tls: Option<&DownstreamTlsContext>) -> Resource {
     let listener = Listener {
         name: name.to_owned(),
@@ -232,7 +228,7 @@ fn listening(name: &str, manager: &HttpConnectionManager, tls: Option<&Downstrea
     resource(ResourceType::Listener, name, &listener)
 }
 
-/// A filter that adds `x-filter` with this value to each response.
+/// Adds `x-filter` with this value to each response.
 pub(super) fn filter(name: &str, says: &str) -> Resource {
     let typed_config = Some(any(&says_so(says)));
     let name = name.to_owned();
@@ -260,7 +256,6 @@ fn says_so(says: &str) -> HeaderMutationFilter {
     }
 }
 
-/// A secret with a listener's certificate.
 pub(super) fn secret(name: &str, certificate: &Certificate) -> Resource {
     let inline = |text: &str| {
         Some(DataSource {
@@ -279,7 +274,7 @@ pub(super) fn secret(name: &str, certificate: &Certificate) -> Resource {
     resource(ResourceType::Secret, name, &secret)
 }
 
-/// A listener on a free port, with the routes, the secret and the filter of these names.
+/// On a free port, with the routes, the secret and the filter of these names.
 pub(super) fn listener(name: &str, routes: &str, secret: &str, filter: &str) -> Resource {
     let discovered = ExtensionConfigSource {
         config_source: Some(ads()),

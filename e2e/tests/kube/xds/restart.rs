@@ -37,7 +37,6 @@ async fn a_restarted_server_sends_nothing_that_envoy_already_has() -> Result<()>
         assert_eq!(updates(&envoy).await?, before, "{api_type}");
         assert!(control_plane.snapshots.counts().0.iter().all(|counts| counts.sent == 0));
 
-        // Changes made meanwhile arrive.
         let address = control_plane.address;
         control_plane.stop().await?;
         let control_plane = ControlPlane::start_at(address, ServerSecurity::PlaintextOnLoopback).await?;

@@ -11,7 +11,7 @@ use crate::certificates::Certificate;
 
 const SERVER: &str = "limpet.example";
 
-/// The files of a server that this authority signed, and whose clients it signs.
+/// The authority signs the server's certificate and its clients'.
 pub(super) fn files(directory: &TempDir, authority: &Authority) -> Result<TlsFiles> {
     let file = |name| directory.path().join(name);
     let files = TlsFiles {
@@ -41,7 +41,6 @@ fn put(file: &Path, text: &str) -> Result<()> {
     Ok(std::fs::rename(new, file)?)
 }
 
-/// An Envoy that presents this certificate and trusts this authority.
 pub(super) async fn envoy(
     control_plane: &ControlPlane,
     id: &str,
@@ -80,7 +79,7 @@ async fn certificates_change_while_envoys_are_connected() -> Result<()> {
 
     let first = envoy(&control_plane, "first", Some(&old.sign("first")?), &old).await?;
     control_plane.until_settled(1).await?;
-    // No Envoy connects without a certificate, or with one of another authority.
+    // No Envoy connects without a certificate, or with another authority's.
     for own in [None, Some(&new.sign("stranger")?)] {
         let stranger = envoy(&control_plane, "stranger", own, &old).await?;
         let refused = async || (stranger.admin().stat("cluster.xds.upstream_cx_total").await.ok()? > 2).then_some(());
@@ -99,7 +98,7 @@ async fn certificates_change_while_envoys_are_connected() -> Result<()> {
     let third = envoy(&control_plane, "third", Some(&new.sign("third")?), &new).await?;
     control_plane.until_settled(3).await?;
 
-    // The first Envoy has never lost its connection, and gets updates over it.
+    // The first Envoy got all updates over one connection.
     assert_eq!(first.admin().stat("cluster.xds.upstream_cx_total").await?, 1);
     assert!(
         control_plane

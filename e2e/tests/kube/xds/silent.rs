@@ -1,4 +1,4 @@
-//! Clients without a certificate that connect and say nothing, beside stock Envoys.
+//! Clients without a certificate that connect and send nothing, beside stock Envoys.
 
 use limpet_xds::ServerSecurity;
 use tempfile::TempDir;
@@ -12,7 +12,6 @@ use super::*;
 /// More than all handshakes that may be under way.
 const SILENT: usize = 1000;
 
-/// Connects again whenever the server ends the connection.
 async fn keep_silent(server: SocketAddr) -> Result<()> {
     loop {
         let socket = TcpSocket::new_v4()?;

@@ -11,7 +11,6 @@ async fn everything_arrives_and_then_only_changes() -> Result<()> {
         let site = XdsSite::new()?;
         let control_plane = ControlPlane::start().await?;
         let mut envoy = control_plane.envoy(api_type).await?;
-        // The server waits until the group is published.
         let status = control_plane.snapshots.status();
         poll::until("Envoy to connect", async || {
             (status.connected(GROUP) == 1).then_some(())
@@ -34,7 +33,6 @@ async fn everything_arrives_and_then_only_changes() -> Result<()> {
         }
         assert_eq!(status.acknowledged(GROUP, "envoy").len(), site.resources.len());
 
-        // An endpoint.
         let before = updates(&envoy).await?;
         let endpoints = resources::endpoints("a", &[site.backends[1].address()]);
         assert!(control_plane.snapshots.publish_one(GROUP, endpoints));
@@ -44,7 +42,6 @@ async fn everything_arrives_and_then_only_changes() -> Result<()> {
         *expected.entry("cluster.a.update_success".to_owned()).or_default() += 1;
         assert_eq!(updates(&envoy).await?, expected, "{api_type}");
 
-        // A filter.
         let mut resources = site.resources.clone();
         resources.insert(resources::endpoints("a", &[site.backends[1].address()]));
         resources.insert(resources::filter("greeting", "two"));
@@ -60,7 +57,7 @@ async fn everything_arrives_and_then_only_changes() -> Result<()> {
         assert_eq!(updates(&envoy).await?, expected, "{api_type}");
 
         let counts = control_plane.snapshots.counts();
-        // The routes of this control plane have their virtual hosts in themselves.
+        // The routes of this control plane contain their virtual hosts.
         for each in ResourceType::ALL
             .into_iter()
             .filter(|each| *each != ResourceType::VirtualHost)

@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 use crate::token::{Destination, Refusal};
 use crate::{Defined, Filter};
 
-/// Writes down what is done, up to an action that fails.
+/// Records what is done, up to an action that fails.
 struct Proxy {
     done: Vec<String>,
     fails_at: &'static str,
@@ -81,7 +81,7 @@ impl Actions for Proxy {
     }
 }
 
-/// The counters of a policy that has every kind of them; each is its name.
+/// Each counter is its name.
 fn counters() -> Counters<String> {
     let config = json!({
         "keys": [

@@ -9,10 +9,10 @@ use crate::time::Timestamp;
 
 pub use cookie::SameSite;
 
-/// When the cookie carries `Secure`.
+/// Whether the cookie is `Secure`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Secure {
-    /// If the request came over HTTPS, according to `:scheme`.
+    /// If the request came over HTTPS (`:scheme`).
     Auto,
     /// Always.
     Always,
@@ -23,37 +23,36 @@ pub enum Secure {
 /// How long the browser keeps the cookie (GEP-1619 `lifetimeType`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifetime {
-    /// Until the browser's session ends: neither Expires nor Max-Age.
+    /// Until the browser's session ends.
     Session,
     /// For the rest of the absolute timeout.
     Permanent {
-        /// The absolute timeout of the policy.
+        /// The policy's absolute timeout.
         absolute_timeout: Duration,
     },
 }
 
-/// The attributes of a session cookie. The configuration's checks ensure that they go together (RFC 6265bis section
-/// 4.1.3).
+/// The attributes of a session cookie, made consistent by the configuration's checks (RFC 6265bis section 4.1.3).
 #[derive(Debug, Clone)]
 pub struct SessionCookie {
     /// The Path attribute.
     pub path: String,
-    /// The Domain attribute. Without it, the cookie belongs to the host of the request only.
+    /// The Domain attribute; `None` for the request's host only.
     pub domain: Option<String>,
-    /// When the cookie is Secure.
+    /// The Secure attribute.
     pub secure: Secure,
-    /// Whether the cookie is hidden from scripts.
+    /// The `HttpOnly` attribute.
     pub http_only: bool,
     /// The `SameSite` attribute.
     pub same_site: SameSite,
-    /// Whether the cookie is Partitioned (CHIPS).
+    /// The Partitioned attribute (CHIPS).
     pub partitioned: bool,
-    /// How long a browser keeps the cookie.
+    /// Its lifetime.
     pub lifetime: Lifetime,
 }
 
 impl SessionCookie {
-    /// The value of a `Set-Cookie` field that carries `token` under `name`, issued at `issued_at`.
+    /// A `Set-Cookie` value with `token`.
     #[must_use]
     pub fn set_cookie(&self, name: &str, token: &str, issued_at: Timestamp, now: Timestamp, https: bool) -> String {
         let cookie = self.cookie(name, token, https);
@@ -63,7 +62,7 @@ impl SessionCookie {
         lasting(cookie, issued_at.after(absolute_timeout), now).to_string()
     }
 
-    /// The value of a `Set-Cookie` field that deletes the cookie `name`.
+    /// A `Set-Cookie` value that deletes the cookie.
     #[must_use]
     pub fn deletion(&self, name: &str, https: bool) -> String {
         lasting(
@@ -74,9 +73,8 @@ impl SessionCookie {
         .to_string()
     }
 
-    /// A cookie that lasts until the browser's session ends.
     fn cookie<'c>(&'c self, name: &'c str, value: &'c str, https: bool) -> Cookie<'c> {
-        // No `..`: a new field does not compile until it is written here.
+        // No `..`: a new field must be written here.
         let Self {
             path,
             domain,
@@ -95,8 +93,8 @@ impl SessionCookie {
         if let Some(domain) = domain {
             cookie = cookie.domain(domain.as_str());
         }
-        // Unset, not false: both write nothing. The crate derives Secure from SameSite=None and Partitioned if it is
-        // unset, but the configuration's checks require Secure with them.
+        // Unset, not false: both write nothing. If unset, the crate derives Secure from SameSite=None and Partitioned,
+        // with which the configuration's checks require it.
         if secure {
             cookie = cookie.secure(true);
         }
@@ -110,8 +108,8 @@ impl SessionCookie {
     }
 }
 
-/// The cookie, lasting until `end`. Both attributes are whole seconds, rounded up: a cookie must not end before its
-/// session, and `Max-Age=0` would delete it.
+/// The cookie until `end`, in whole seconds, rounded up: a cookie must not end before its session, and `Max-Age=0`
+/// would delete it.
 fn lasting(mut cookie: Cookie<'_>, end: Timestamp, now: Timestamp) -> Cookie<'_> {
     let seconds = |millis: u64| i64::try_from(millis.div_ceil(1000)).unwrap_or(i64::MAX);
     let left = end.unix_millis().saturating_sub(now.unix_millis());

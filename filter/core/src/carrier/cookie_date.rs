@@ -1,5 +1,4 @@
-//! The dates of cookies as browsers read them (RFC 6265 section 5.1.1). Applications write them in many ways, and a
-//! logout must not be missed because of that.
+//! Dates of cookies as browsers read them (RFC 6265 section 5.1.1). Applications vary, and a logout must not be missed.
 
 /// The Unix time of a date; `None` if browsers ignore it.
 pub(super) fn seconds(date: &[u8]) -> Option<i64> {
@@ -46,7 +45,6 @@ fn is_delimiter(byte: u8) -> bool {
     matches!(byte, b'\t' | b' '..=b'/' | b';'..=b'@' | b'['..=b'`' | b'{'..=b'~')
 }
 
-/// `hour:minute:second`, and what is no digit behind it.
 fn time_of(token: &[u8]) -> Option<[i64; 3]> {
     let mut parts = token.splitn(3, |byte| *byte == b':');
     let exact = |part: &[u8]| number(part, 1, 2).filter(|_| part.len() <= 2 && part.iter().all(u8::is_ascii_digit));
@@ -57,7 +55,6 @@ fn time_of(token: &[u8]) -> Option<[i64; 3]> {
     ])
 }
 
-/// The number that a token begins with, if it has that many digits.
 fn number(token: &[u8], least: usize, most: usize) -> Option<i64> {
     let count = token.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let digits = token.get(..count).filter(|_| (least..=most).contains(&count))?;

@@ -1,13 +1,11 @@
-//! Which `Domain` attributes of cookies browsers accept (RFC 6265bis section 5.7).
-//!
-//! The list of public suffixes (<https://publicsuffix.org>) is larger than the whole wasm filter, so the filter does
-//! not have it. The controller and the tools check before the filter gets a configuration.
+//! Which `Domain` attributes browsers accept (RFC 6265bis section 5.7), by the list of public suffixes
+//! (<https://publicsuffix.org>). It is larger than the wasm filter, so only the controller and tools check.
 
-/// Why browsers drop a cookie with this `Domain` on every host; `None` if they do not.
+/// Why browsers drop a cookie with this `Domain` on every host.
 #[must_use]
 pub fn problem(domain: &str) -> Option<String> {
     let domain = domain.to_ascii_lowercase();
-    // A name of one label that is not in the list counts as a public suffix, except this one.
+    // Any other name of one label counts as a public suffix.
     let is_public = domain != "localhost" && psl::suffix_str(&domain) == Some(domain.as_str());
     is_public.then(|| {
         format!(
@@ -17,8 +15,8 @@ pub fn problem(domain: &str) -> Option<String> {
     })
 }
 
-/// Whether browsers accept the `Domain` from one of these hosts at least. `host` is a name, also with a port, or a
-/// pattern with `*` at its begin or end.
+/// Whether browsers accept the `Domain` from a host: a name, also with a port, or a pattern with `*` at its begin or
+/// end.
 #[must_use]
 pub fn may_come_from(domain: &str, host: &str) -> bool {
     let domain = format!(".{}", domain.to_ascii_lowercase());

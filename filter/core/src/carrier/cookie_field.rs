@@ -8,23 +8,23 @@ use memchr::memchr;
 /// What happens to a cookie.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// The cookie stays as it is.
+    /// It stays as it is.
     Keep,
-    /// The cookie is removed.
+    /// It is removed.
     Remove,
     /// These bytes of its value are removed.
     Cut(Range<usize>),
 }
 
-/// Edits a field in one pass. `judge` decides about each cookie from its name and its value, quotes included. Every
-/// other byte stays as it was. `None` if nothing changes.
+/// Edits a field; `None` if nothing changes. `judge` gets each cookie's name and value, with quotes. Every other byte
+/// stays.
 #[must_use]
 pub fn edit<'a>(field: &'a [u8], judge: impl FnMut(&'a [u8], &'a [u8]) -> Verdict) -> Option<Vec<u8>> {
     edit_some(field, b"", Vec::new, judge)
 }
 
-/// The same for the cookies whose names begin with `name_start`: all others stay, and are not looked at. `room` returns
-/// the memory, empty. It is asked for only if anything is left of the field.
+/// Edits as [`edit`], but only cookies whose names begin with `name_start`. `room` returns empty memory, if anything is
+/// left of the field.
 pub(crate) fn edit_some<'a>(
     field: &'a [u8],
     name_start: &[u8],
@@ -39,7 +39,7 @@ pub(crate) fn edit_some<'a>(
         }
     };
     let mut edited: Option<Vec<u8>> = None;
-    // The bytes before the current segment. Nothing is copied until something changes.
+    // Nothing is copied until something changes.
     let mut consumed = 0;
     for segment in segments(field) {
         let start = consumed;
@@ -52,7 +52,6 @@ pub(crate) fn edit_some<'a>(
             },
         };
         let Some(edited) = &mut edited else {
-            // The first change: copy the field up to here.
             let kept = match verdict {
                 Verdict::Keep => continue,
                 Verdict::Remove => field.get(..start.saturating_sub(1)).unwrap_or_default(),
@@ -86,7 +85,7 @@ pub(crate) fn edit_some<'a>(
     edited
 }
 
-/// What is between semicolons. A field may be long, and all that is asked of most of it is where the next one is.
+/// `memchr`, because fields may be long.
 fn segments(field: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(field);
     std::iter::from_fn(move || {
@@ -102,12 +101,11 @@ fn without(bytes: &[u8], cut: Range<usize>) -> Vec<u8> {
     [part(0..cut.start), part(cut.end..bytes.len())].concat()
 }
 
-/// The name, the value, and the offset of the value in the segment; `None` if the segment is not a pair, or its name
-/// does not begin with `name_start`.
+/// The name, the value and its offset, if this is a pair whose name begins with `name_start`.
 #[inline]
 fn pair<'a>(segment: &'a [u8], name_start: &[u8]) -> Option<(&'a [u8], &'a [u8], usize)> {
     let rest = segment.trim_ascii_start().strip_prefix(name_start)?;
-    // Names are short, and a loop finds the end of one before `memchr` has begun.
+    // Names are short: a loop ends before `memchr` has begun.
     let equals = segment.len() - rest.len() + rest.iter().position(|byte| *byte == b'=')?;
     let (name, value) = segment.split_at_checked(equals)?;
     let value = value.get(1..)?;
@@ -116,7 +114,7 @@ fn pair<'a>(segment: &'a [u8], name_start: &[u8]) -> Option<(&'a [u8], &'a [u8],
     Some((name.trim_ascii(), trimmed.trim_ascii_end(), at))
 }
 
-/// The value without the quotes that RFC 6265 allows around it.
+/// The value without quotes around it.
 #[must_use]
 pub fn unquoted(value: &[u8]) -> &[u8] {
     let inner = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
@@ -127,7 +125,6 @@ pub fn unquoted(value: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    /// Removes the cookies named `s`. Returns their values and what is left.
     fn take(field: &str) -> Option<(Vec<String>, String)> {
         let mut values = Vec::new();
         let rest = edit(field.as_bytes(), |name, value| {

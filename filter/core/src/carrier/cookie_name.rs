@@ -2,37 +2,35 @@
 
 use sha2::{Digest as _, Sha256};
 
-/// Separates the session name from the scope name.
 const SEPARATOR: u8 = b'~';
 /// Base 32 (RFC 4648 section 6) in lower case.
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-/// Characters of a scope name.
 const SCOPE_LEN: usize = 8;
 
-/// The names that the cookie of a session may have.
+/// The names that a session's cookie may have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CookieNames {
-    /// It begins with the plain name. One string is less memory to fetch for each request.
+    /// Begins with the plain name: one string is less memory to fetch.
     per_scope: String,
     plain_len: usize,
     is_per_scope: bool,
 }
 
-/// The owner of a cookie, by its name.
+/// The owner of a cookie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
-    /// Not a session cookie of this name.
+    /// No session cookie of this name.
     Other,
     /// This session.
     Current,
-    /// This session, under the name that the cookie has with the other value of `perScope`. The value may have changed.
+    /// This session, under the name for the other value of `perScope`.
     Former,
     /// A session of the same name in another scope.
     OtherScope,
 }
 
 impl CookieNames {
-    /// The names of `session_name` in `scope`: plain, and with the scope name as in `session~k3rp2x7a`.
+    /// The names of `session_name`: plain, and as in `session~k3rp2x7a`.
     #[must_use]
     pub fn new(session_name: &str, scope: &[u8], is_per_scope: bool) -> Self {
         let mut per_scope = String::with_capacity(session_name.len() + 1 + SCOPE_LEN);
@@ -46,7 +44,6 @@ impl CookieNames {
         }
     }
 
-    /// What all names of the session's cookies begin with.
     pub(crate) fn plain(&self) -> &str {
         self.per_scope.get(..self.plain_len).unwrap_or_default()
     }
@@ -61,7 +58,7 @@ impl CookieNames {
         }
     }
 
-    /// The name that the cookie has with the other value of `perScope`.
+    /// The name for the other value of `perScope`.
     #[must_use]
     pub fn former(&self) -> &str {
         if self.is_per_scope {
@@ -85,7 +82,7 @@ impl CookieNames {
     }
 }
 
-/// The first 40 bits of the SHA-256 of the scope, in base 32.
+/// 40 bits of the scope's SHA-256 in base 32.
 fn scope_name(scope: &[u8]) -> String {
     let digest = Sha256::digest(scope);
     let bits = digest

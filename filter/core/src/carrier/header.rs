@@ -1,4 +1,4 @@
-//! A header field as a list. Several fields of one name arrive as one field (RFC 9110 section 5.3).
+//! A header field as a list. Several fields of one name arrive as one (RFC 9110 section 5.3).
 
 use super::prefix;
 
@@ -7,9 +7,8 @@ pub fn values(field: &[u8]) -> impl Iterator<Item = &[u8]> {
     elements(field).map(<[u8]>::trim_ascii)
 }
 
-/// The field without the tokens in front of the values of the application's header; `None` if there are none. Each
-/// token is given to `found`. A value that contains commas looks like several values, of which only the first has a
-/// token.
+/// The field without tokens in front of the application's values, which `found` gets; `None` without any. A value with
+/// commas has a token only in front of its first part.
 #[must_use]
 pub fn without_prefixes<'f>(field: &'f [u8], mut found: impl FnMut(&'f [u8])) -> Option<Vec<u8>> {
     let mut rest = Vec::with_capacity(field.len());

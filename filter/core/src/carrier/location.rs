@@ -1,12 +1,12 @@
-//! The Location of a redirect: whether it leads back to the host of the request.
+//! Whether the Location of a redirect leads back to the request's host.
 
-/// The bytes that browsers drop or read as others, so that `/\evil.example` leads to another host.
+/// Browsers drop them or read them as others, so `/\evil.example` leads to another host.
 fn is_ambiguous(byte: u8) -> bool {
     byte <= b' ' || byte == b'\\' || byte == 0x7f
 }
 
-/// Whether a browser that asked `authority` follows `location` to the same host and port, and not from HTTPS to HTTP.
-/// `false` if the location can be read in two ways.
+/// Whether a browser follows `location` to the host and port of `authority`, and not from HTTPS to HTTP. `false` if
+/// ambiguous.
 #[must_use]
 pub fn leads_back(location: &[u8], authority: &[u8], https: bool) -> bool {
     if location.is_empty() || location.iter().copied().any(is_ambiguous) {
@@ -30,14 +30,13 @@ pub fn leads_back(location: &[u8], authority: &[u8], https: bool) -> bool {
     (to_https || !https) && is_same(named, to_https, authority, https)
 }
 
-/// The scheme, and what is behind its colon; `None` if the URL is relative.
 fn scheme(location: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = location.iter().position(|byte| b":/?#".contains(byte))?;
     let (scheme, rest) = location.split_at_checked(end)?;
     Some((scheme, rest.strip_prefix(b":")?))
 }
 
-/// Whether two authorities are the same host, both with their scheme's port or both with the same one.
+/// Whether two authorities are the same host and port, default ports included.
 fn is_same(named: &[u8], named_https: bool, authority: &[u8], https: bool) -> bool {
     let named = without_default_port(named, named_https);
     let authority = without_default_port(authority, https);

@@ -4,22 +4,20 @@ use std::ops::Range;
 
 use crate::token;
 
-/// Separates the token from the application's value. No token contains it, so the first one separates even if the value
-/// contains more.
+/// Separates token and value. No token contains it.
 pub const SEPARATOR: u8 = b'~';
 
-/// The position of a token and its separator in a value.
+/// The range of a token and its separator in a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prefix(pub Range<usize>);
 
-/// Finds the token at the start of a value, behind the opening quote if there is one. Anything that does not have the
-/// form of a token belongs to the application, even if a `~` follows.
+/// Finds the token at the start of a value, or behind the opening quote. Anything else is the application's, even if a
+/// `~` follows.
 #[must_use]
 pub fn find(value: &[u8]) -> Option<Prefix> {
-    // The closing quote may be in another element of a list, so it is not looked for.
+    // The closing quote may be in another element of a list.
     let start = usize::from(value.first() == Some(&b'"'));
     let inner = value.get(start..)?;
-    // Search only as far as a token can reach.
     let len = inner
         .iter()
         .take(token::MAX_TEXT_LEN + 1)
@@ -27,15 +25,13 @@ pub fn find(value: &[u8]) -> Option<Prefix> {
     token::is_token(inner.get(..len)?).then_some(Prefix(start..start + len + 1))
 }
 
-/// The value with the token in front, or behind the opening quote if the value is quoted: quotes are not allowed in the
-/// middle of a value (RFC 6265 section 4.1.1).
+/// The value with the token in front, or behind the opening quote: none may be inside a value (RFC 6265 section 4.1.1).
 #[must_use]
 pub fn added(value: &[u8], token: &str) -> Vec<u8> {
     let (before, after) = value.split_at(place(value));
     [before, token.as_bytes(), &[SEPARATOR], after].concat()
 }
 
-/// The offset at which a value gets its token.
 fn place(value: &[u8]) -> usize {
     match value {
         [b'"', .., b'"'] => 1,
@@ -50,7 +46,7 @@ impl Prefix {
         value.get(self.0.start..self.0.end - 1).unwrap_or_default()
     }
 
-    /// The value as the application issued it.
+    /// The application's value.
     #[must_use]
     pub fn removed(&self, value: &[u8]) -> Vec<u8> {
         let before = value.get(..self.0.start).unwrap_or_default();
@@ -63,7 +59,7 @@ impl Prefix {
 pub(super) mod tests {
     use super::*;
 
-    /// Has the form of a token. No key made it.
+    /// The form of a token, made by no key.
     pub(crate) const TOKEN: &str = "EAEAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
     #[test]

@@ -1,12 +1,10 @@
-//! The query of a path: parameters between `&`, as browsers write them (the URL Standard,
-//! `application/x-www-form-urlencoded`).
+//! The query of a path: parameters between `&` (the URL Standard, `application/x-www-form-urlencoded`).
 
 use std::borrow::Cow;
 
 use crate::token;
 
-/// The path without the parameters called `name`; `None` if there are none. Every other byte is as it was. The value of
-/// each, decoded, is given to `found`.
+/// The path without the parameters called `name`, whose decoded values `found` gets; `None` without any.
 #[must_use]
 pub fn without(path: &[u8], name: &str, mut found: impl FnMut(&[u8])) -> Option<Vec<u8>> {
     let (before, query) = split(path);
@@ -30,7 +28,7 @@ pub fn without(path: &[u8], name: &str, mut found: impl FnMut(&[u8])) -> Option<
     Some(rest)
 }
 
-/// The URL with this parameter as the only one of its name. `value` needs no escapes.
+/// The URL with this parameter once. `value` needs no escapes.
 #[must_use]
 pub fn with(url: &[u8], name: &str, value: &str) -> Vec<u8> {
     let fragment = url.iter().position(|byte| *byte == b'#').unwrap_or(url.len());
@@ -44,7 +42,6 @@ pub fn with(url: &[u8], name: &str, value: &str) -> Vec<u8> {
     [&url, separator, name.as_bytes(), b"=", value.as_bytes(), fragment].concat()
 }
 
-/// What is in front of the `?`, and what is behind it.
 fn split(path: &[u8]) -> (&[u8], Option<&[u8]>) {
     match path.iter().position(|byte| *byte == b'?') {
         Some(mark) => (path.get(..mark).unwrap_or_default(), path.get(mark + 1..)),
@@ -57,7 +54,7 @@ fn is_called(parameter: &[u8], name: &[u8]) -> bool {
     raw == name || raw.contains(&b'%') && decoded(raw).eq(name.iter().copied())
 }
 
-/// The value of a parameter. Only what a token may be is decoded: nothing longer counts.
+/// The value, decoded only if it is short enough for a token.
 fn value_of(parameter: &[u8]) -> Cow<'_, [u8]> {
     let mut halves = parameter.splitn(2, |byte| *byte == b'=');
     let raw = halves.nth(1).unwrap_or_default();
@@ -68,7 +65,7 @@ fn value_of(parameter: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// The bytes that `%` and two digits stand for. A `%` without them stands for itself.
+/// Decodes percent escapes. A `%` without two digits stays.
 fn decoded(mut raw: &[u8]) -> impl Iterator<Item = u8> {
     std::iter::from_fn(move || {
         let (first, rest) = raw.split_first()?;

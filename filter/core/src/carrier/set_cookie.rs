@@ -5,8 +5,7 @@ use std::ops::Range;
 use super::cookie_date;
 use crate::time::Timestamp;
 
-/// The position of the value in a Set-Cookie field of the cookie `name`; `None` if the field sets another cookie (RFC
-/// 6265 section 5.2).
+/// The range of the value, if the Set-Cookie field is of the cookie `name` (RFC 6265 section 5.2).
 #[must_use]
 pub fn value_of(field: &[u8], name: &str) -> Option<Range<usize>> {
     let pair = field.split(|byte| *byte == b';').next()?;
@@ -20,7 +19,7 @@ pub fn value_of(field: &[u8], name: &str) -> Option<Range<usize>> {
 }
 
 /// Whether a Set-Cookie field deletes its cookie, by Max-Age, which takes precedence, or by Expires (RFC 6265 sections
-/// 5.2 and 5.3). Of several attributes of a name, the last one that can be read counts.
+/// 5.2 and 5.3). The last readable attribute counts.
 #[must_use]
 pub fn is_deletion(field: &[u8], now: Timestamp) -> bool {
     let (mut max_age, mut expires) = (None, None);
@@ -45,18 +44,17 @@ fn is_no_age(value: &[u8]) -> Option<bool> {
     is_number.then(|| digits.len() < value.len() || digits.iter().all(|digit| *digit == b'0'))
 }
 
-/// What a response says of a cookie of the application.
+/// What a response does to a cookie of the application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Said {
     /// It gets a value.
     Set,
-    /// It is deleted, or gets an empty value: that is how applications without dates log out.
+    /// It is deleted or emptied: applications without dates log out so.
     Deleted,
 }
 
-/// What the Set-Cookie fields of a response say of the cookie `name`; `None` if nothing. One field that sets it
-/// outweighs those that delete it: applications delete a cookie of another path, or the former one, beside the one that
-/// they set.
+/// What the Set-Cookie fields do to the cookie `name`. One that sets it outweighs deletions, because applications also
+/// delete the cookie of another path, or the former one.
 pub fn said<'f>(fields: impl IntoIterator<Item = &'f [u8]>, name: &str, now: Timestamp) -> Option<Said> {
     let of_field = |field: &[u8]| {
         let value = field.get(value_of(field, name)?)?;

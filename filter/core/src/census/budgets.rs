@@ -1,5 +1,3 @@
-//! How many sessions may restart on another backend, as the controller says.
-
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,12 +7,12 @@ use super::report::Shed;
 use crate::time::Timestamp;
 use crate::token::Destination;
 
-/// How long they count without a new answer of the controller. An Envoy without requests reports less often than others
-/// ([`super::report::SILENCE`]), and has one all the same.
+/// How long budgets last without another answer: longer than an Envoy without requests is silent
+/// ([`super::report::SILENCE`]).
 pub const LIFE: Duration = Duration::from_secs(15);
-/// So long no session is sent to a host again that did not answer one: the next one may be lost, too.
+/// How long a host that did not answer gets no session.
 const AWAY: Duration = Duration::from_secs(300);
-/// How many such hosts are known: each has cost a session, and answers name few.
+/// The most hosts in [`Missed`]: each cost a session, and answers name few.
 const MAX_MISSED: usize = 1024;
 
 #[derive(Debug, Default)]
@@ -24,13 +22,12 @@ pub(super) struct Budgets {
     pub(super) missed: Missed,
 }
 
-/// Hosts that did not answer a session that was sent there, and when. The controller does not know what Envoy knows of
-/// them, and would let a session after another be lost.
+/// Hosts that did not answer a session sent there, and when. The controller does not know their health, and would lose
+/// another.
 #[derive(Debug, Default)]
 pub(super) struct Missed(HashMap<(Destination, SocketAddr), Timestamp>);
 
 impl Budgets {
-    /// These take the place of the former ones.
     pub(super) fn give(&mut self, sheds: &[Shed], now: Timestamp) {
         self.since = now;
         sheds.clone_into(&mut self.left);

@@ -1,10 +1,8 @@
-//! What an Envoy tells the controller of the sessions that it has seen, as protocol buffers:
-//! `filter/core/proto` has the same in their language.
+//! Reports of sessions to the controller, as protocol buffers (`filter/core/proto`).
 //!
-//! A report tells what has changed since the one before; one without a change asks whether the controller still knows
-//! the rest. Without an answer it is sent again as it was, and the controller may have taken it before: sketches merge
-//! and times only grow, and `requests`, `left`, `rebalanced` and `restarts`, which are numbers since the last report,
-//! count once for each [`Report::number`] that a process of the controller takes.
+//! A report has the changes since the last one; an empty one asks whether the controller knows the rest. An unanswered
+//! one is repeated unchanged, though the controller may have taken it: sketches merge, times only grow, and `requests`,
+//! `left`, `rebalanced` and `restarts` count once for each [`Report::number`].
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -15,19 +13,19 @@ use super::Backend;
 use super::sketch::Sketch;
 use crate::token::Destination;
 
-/// The gRPC service that takes reports.
+/// The gRPC service.
 pub const SERVICE: &str = "limpet.sessions.v1.Sessions";
-/// Its method, which takes a [`Report`] and answers with [`Answer`].
+/// Its method.
 pub const METHOD: &str = "Report";
-/// The path of the method.
+/// The method's path.
 pub const PATH: &str = "/limpet.sessions.v1.Sessions/Report";
 /// How long the controller may take to answer.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// So often a report is sent that gets no answer. Then others tell of it, and it may count twice: the controller may
-/// refuse this one for ever.
+/// How often an unanswered report is sent. Then others include it, and it may count twice: the controller may refuse
+/// this one for ever.
 pub const TRIES: u32 = 4;
-/// After so many intervals without a change, an Envoy sends an empty report: it counts, and there is nothing new.
+/// Intervals without a change until an empty report.
 pub const SILENCE: u32 = 5;
 
 /// Changes since the last report.
@@ -36,19 +34,19 @@ pub struct Report {
     /// Backends whose sessions have changed.
     #[prost(message, repeated, tag = "1")]
     pub backends: Vec<BackendReport>,
-    /// Sessions that restarted although their client had one.
+    /// Sessions restarted although their client had one.
     #[prost(message, repeated, tag = "2")]
     pub restarts: Vec<Restart>,
-    /// `node.cluster` of the Envoy: the Gateway that it serves.
+    /// The Envoy's `node.cluster`: its Gateway.
     #[prost(string, tag = "3")]
     pub node_cluster: String,
-    /// The reporter: a random number of the process, or of the part of it that reports for all.
+    /// The reporting process: a random number.
     #[prost(fixed64, tag = "4")]
     pub reporter: u64,
-    /// Whether more has changed than one report may tell. The next ones tell the rest.
+    /// Whether the next reports have more changes.
     #[prost(bool, tag = "5")]
     pub more: bool,
-    /// The reports of one reporter are numbered from 1. One that is sent again has the number that it had.
+    /// The report's number, from 1. A repeated one keeps it.
     #[prost(uint64, tag = "6")]
     pub number: u64,
 }
@@ -62,33 +60,33 @@ pub struct BackendReport {
     /// The IP address: 4 or 16 bytes.
     #[prost(bytes = "vec", tag = "2")]
     pub address: Vec<u8>,
-    /// The port. With 0 and an unspecified address, this is about all backends that are not counted separately.
+    /// The port. With 0 and an unspecified address: all backends not counted separately.
     #[prost(uint32, tag = "3")]
     pub port: u32,
-    /// Seconds after its last request until a session is over.
+    /// Seconds from a session's last request until it is over.
     #[prost(uint32, tag = "4")]
     pub live_for: u32,
     /// Unix time in milliseconds.
     #[prost(uint64, tag = "5")]
     pub last_use: u64,
-    /// Requests of sessions since the last report.
+    /// Requests since the last report.
     #[prost(uint64, tag = "6")]
     pub requests: u64,
-    /// Sessions that did not go on here since the last report: another backend answered.
+    /// Sessions since the last report that another backend answered.
     #[prost(uint64, tag = "7")]
     pub left: u64,
-    /// Sub-windows that have changed.
+    /// Changed sub-windows.
     #[prost(message, repeated, tag = "8")]
     pub windows: Vec<WindowReport>,
-    /// Sessions that restarted on another backend since the last report, on a budget of [`Answer::sheds`].
+    /// Sessions restarted since the last report, by [`Answer::sheds`].
     #[prost(message, repeated, tag = "9")]
     pub rebalanced: Vec<RebalancedReport>,
 }
 
-/// Sessions that restarted on another backend. Its sketches still have them.
+/// Sessions restarted elsewhere. The sketches still have them.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct RebalancedReport {
-    /// The sub-window that they were last seen in: Unix time divided by its length.
+    /// The sub-window when last seen.
     #[prost(uint64, tag = "1")]
     pub number: u64,
     /// How many.
@@ -96,16 +94,16 @@ pub struct RebalancedReport {
     pub sessions: u64,
 }
 
-/// The sessions of one backend in one sub-window.
+/// The sessions of a backend in a sub-window.
 #[derive(Clone, PartialEq, Message)]
 pub struct WindowReport {
-    /// Unix time divided by the length of a sub-window.
+    /// Unix time divided by the sub-window's length.
     #[prost(uint64, tag = "1")]
     pub number: u64,
-    /// When the oldest of these sessions began on the backend: Unix time in milliseconds.
+    /// When the oldest session began on the backend: Unix time in milliseconds.
     #[prost(uint64, tag = "2")]
     pub oldest: u64,
-    /// All sessions of the sub-window: a [`Sketch`] as postcard writes it.
+    /// All sessions: a [`Sketch`] as postcard writes it.
     #[prost(bytes = "vec", tag = "3")]
     pub sketch: Vec<u8>,
 }
@@ -113,7 +111,7 @@ pub struct WindowReport {
 /// Sessions that restarted for one reason.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Restart {
-    /// `moved`, or why the client's token was refused: a word of the filter's metrics.
+    /// `moved`, or the refusal's word in the filter's metrics.
     #[prost(string, tag = "1")]
     pub reason: String,
     /// How many since the last report.
@@ -124,14 +122,14 @@ pub struct Restart {
 /// The answer to a report.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Answer {
-    /// Which memory the report went to. An Envoy that meets another one than before tells everything again.
+    /// The controller's memory. Another one gets everything again.
     #[prost(fixed64, tag = "1")]
     pub memory: u64,
-    /// Which sessions may restart from now on, and how many. It takes the place of what was said before, and counts
-    /// until the next report, for [`BUDGET_LIFE`](super::BUDGET_LIFE) at most.
+    /// Sessions that may restart, in place of the former ones, until the next report or for
+    /// [`BUDGET_LIFE`](super::BUDGET_LIFE).
     #[prost(message, repeated, tag = "2")]
     pub sheds: Vec<Shed>,
-    /// Which process answered. Reports to another one shortly before may be lost with it, so they are sent again.
+    /// The controller's process. Another one gets recent reports again.
     #[prost(fixed64, tag = "3")]
     pub process: u64,
 }
@@ -142,13 +140,13 @@ pub struct Shed {
     /// The hash of the cluster's name, big-endian.
     #[prost(fixed32, tag = "1")]
     pub destination: u32,
-    /// How many of all its backends together.
+    /// How many, of all backends together.
     #[prost(uint32, tag = "2")]
     pub sessions: u32,
-    /// The backends that have more than their share.
+    /// Backends with more than their share.
     #[prost(message, repeated, tag = "3")]
     pub hosts: Vec<ShedHost>,
-    /// The backends that lack sessions. A session that moves goes to one of these, and stays if none has room.
+    /// Backends that lack sessions. If none has room, a session stays.
     #[prost(message, repeated, tag = "4")]
     pub targets: Vec<ShedHost>,
 }
@@ -162,14 +160,13 @@ pub struct ShedHost {
     /// The port.
     #[prost(uint32, tag = "2")]
     pub port: u32,
-    /// At most so many, and of all backends not more than [`Shed::sessions`].
+    /// The most sessions, within [`Shed::sessions`].
     #[prost(uint32, tag = "3")]
     pub sessions: u32,
 }
 
 impl Shed {
-    /// Takes one session of a backend out of these budgets. Returns the host that it moves to, one that `is_there`;
-    /// `None` if it stays.
+    /// Takes one session. Returns its new host, one that `is_there`; `None` if it stays.
     pub fn take(sheds: &mut [Self], backend: &Backend, is_there: impl Fn(SocketAddr) -> bool) -> Option<SocketAddr> {
         let destination = u32::from_be_bytes(backend.destination.0);
         let mut sheds = sheds.iter_mut();
@@ -179,7 +176,7 @@ impl Shed {
         let targets = shed.targets.iter_mut().filter(|target| target.sessions > 0);
         let targets = targets.filter_map(|target| Some((target.host()?, target)));
         let others = targets.filter(|(to, _)| *to != backend.host && is_there(*to));
-        // Where most room is left, so that all of them fill alike.
+        // So that all fill alike.
         let (to, target) = others.max_by_key(|(_, target)| target.sessions)?;
         for sessions in [&mut shed.sessions, &mut host.sessions, &mut target.sessions] {
             *sessions -= 1;
@@ -199,7 +196,7 @@ impl ShedHost {
         }
     }
 
-    /// Whom this is about; `None` if it says no such thing.
+    /// The backend's address, if valid.
     #[must_use]
     pub fn host(&self) -> Option<SocketAddr> {
         host(&self.address, self.port)
@@ -222,7 +219,7 @@ fn host(address: &[u8], port: u32) -> Option<SocketAddr> {
 }
 
 impl Answer {
-    /// Reads the response body of a unary gRPC call; `None` if it is none.
+    /// Reads a unary gRPC response.
     #[must_use]
     pub fn of_grpc_body(body: &[u8]) -> Option<Self> {
         let ([0, length @ ..], message) = body.split_first_chunk::<5>()? else {
@@ -234,7 +231,7 @@ impl Answer {
 }
 
 impl Report {
-    /// Takes out what was counted before.
+    /// Removes what was counted before.
     pub fn without_counts(&mut self) {
         self.restarts.clear();
         for backend in &mut self.backends {
@@ -243,7 +240,7 @@ impl Report {
         }
     }
 
-    /// The request body of a unary gRPC call: one uncompressed message.
+    /// A unary gRPC request: one uncompressed message.
     #[must_use]
     pub fn grpc_body(&self) -> Vec<u8> {
         let message = self.encode_to_vec();
@@ -256,7 +253,7 @@ impl Report {
 }
 
 impl BackendReport {
-    /// A report of a backend that says nothing of it.
+    /// An empty report of a backend.
     #[must_use]
     pub fn of(backend: Backend) -> Self {
         Self {
@@ -268,7 +265,7 @@ impl BackendReport {
         }
     }
 
-    /// Whom this is about; `None` if it says no such thing.
+    /// The backend, if valid.
     #[must_use]
     pub fn backend(&self) -> Option<Backend> {
         Some(Backend {
@@ -278,7 +275,7 @@ impl BackendReport {
         })
     }
 
-    /// About how many bytes it takes.
+    /// Approximate bytes.
     pub(super) fn len(&self) -> usize {
         48 + self
             .windows
@@ -299,7 +296,7 @@ impl WindowReport {
         }
     }
 
-    /// The sessions; `None` if the bytes are no sketch.
+    /// The sessions, if the bytes are a sketch.
     #[must_use]
     pub fn sketch(&self) -> Option<Sketch> {
         Sketch::from_bytes(&self.sketch)

@@ -1,25 +1,22 @@
-//! A sketch that counts distinct sessions.
-
 use std::collections::HashSet;
 use std::mem;
 
 use cardinality_estimator_safe as estimator;
 use serde::{Deserialize, Serialize};
 
-/// Bits of the index of a register, and of its content, the rank.
+/// Bits of a register's index and of its rank.
 const INDEX: usize = 12;
 const RANK: usize = 6;
 const REGISTERS: usize = 1 << INDEX;
 /// One more than the bits of a hash (64) that the index leaves.
 const MAX_RANK: u32 = 53;
-/// Two numbers that are computed from the registers, the registers, and three words that make room.
+/// Two numbers computed from the registers, the registers, and three spare words.
 const LEN: usize = 2 + REGISTERS * RANK / 32 + 3;
-/// The sparse forms have elements as they are, up to so many.
+/// Elements of the sparse forms.
 const SPARSE: std::ops::RangeInclusive<usize> = 3..=128;
 
 /// Counts distinct sessions: exactly up to 128, then within about 1.6 % (one standard deviation of a `HyperLogLog` with
-/// 4,096 registers). 8 bytes to 3 KB. Cloudflare's crate, which the one in it descends from, needs pointers of 64 bits,
-/// and so does not build for wasm.
+/// 4,096 registers), in 8 bytes to 3 KB. Cloudflare's own crate needs 64-bit pointers, which wasm lacks.
 #[derive(Debug, Clone, Default)]
 pub struct Sketch(estimator::Sketch<INDEX, RANK>);
 
@@ -29,26 +26,25 @@ enum Written {
     /// Up to two elements.
     Small(u64),
     Sparse(Vec<u32>),
-    /// How many registers are zero, the sum over the registers of 2^-rank as the bits of an `f32`, and the registers.
+    /// Number of zero registers, sum of 2^-rank as the bits of an `f32`, registers.
     Registers(Vec<u32>),
 }
 
 impl Sketch {
-    /// Counts a session by a hash of it.
+    /// Counts a session by its hash.
     pub fn insert(&mut self, hash: u64) {
         self.0.insert(estimator::Element::from_hashed(hash));
     }
 
-    /// How many sessions it has counted: at most as many as there are nonces, 2^32.
+    /// The number of sessions, at most 2^32, as there are nonces.
     #[must_use]
     pub fn estimate(&self) -> usize {
         let sessions = u32::try_from(self.0.estimate()).unwrap_or(u32::MAX);
         usize::try_from(sessions).unwrap_or(usize::MAX)
     }
 
-    /// One that has counted what any of these has, from any source. Merging made-up sketches can leave rounding errors
-    /// that take the estimate to zero. Of registers that only grow, the estimate only grows, so it is computed from
-    /// them.
+    /// The union of sketches from any source, computed again from the registers: merged made-up ones can have rounding
+    /// errors that take the estimate to zero.
     #[must_use]
     pub fn union<'s>(sketches: impl IntoIterator<Item = &'s Self>) -> Self {
         let mut all = Self::default();
@@ -56,7 +52,7 @@ impl Sketch {
         Self::from_bytes(&all.to_bytes()).unwrap_or(all)
     }
 
-    /// Counts what another one of this Envoy has counted.
+    /// Merges a sketch of this Envoy. For others, see [`Self::union`].
     pub(super) fn merge(&mut self, other: &Self) {
         self.0.merge(&other.0);
     }
@@ -64,12 +60,11 @@ impl Sketch {
     /// Its form in reports.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        // It consists of numbers, which can all be written.
+        // Numbers can all be written.
         postcard::to_allocvec(&self.0).unwrap_or_default()
     }
 
-    /// Reads a sketch. `None` if no sessions make one like it. Numbers that follow from its registers are computed
-    /// again.
+    /// Reads a sketch that sessions can make. Numbers that follow from its registers are computed again.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut written: Written = postcard::from_bytes(bytes).ok()?;
@@ -80,7 +75,7 @@ impl Sketch {
 }
 
 impl Written {
-    /// Whether it may come of hashes. Computes the numbers that follow from the registers.
+    /// Whether hashes can make it. Computes what follows from the registers.
     fn check(&mut self) -> Option<()> {
         let is_element = |element: u32| (1..=MAX_RANK).contains(&(element & ((1 << RANK) - 1)));
         let is_sketch = match self {
@@ -121,7 +116,7 @@ impl Written {
     }
 }
 
-/// The content of the registers, which are packed into words from the lowest bits on.
+/// The ranks, which are packed into words from the lowest bits on.
 fn ranks(words: &[u32]) -> impl Iterator<Item = usize> {
     let (mut bits, mut len, mut words) = (0_u64, 0, words.iter());
     (0..REGISTERS).map_while(move |_| {
@@ -157,7 +152,6 @@ mod tests {
         Sketch::from_bytes(&postcard::to_allocvec(written).unwrap())
     }
 
-    /// Registers that are all the same.
     fn of_rank(rank: u32) -> Sketch {
         let mut registers = vec![0; LEN - 2];
         for at in 0..REGISTERS {
@@ -224,7 +218,6 @@ mod tests {
             assert!(all.estimate() >= before, "{rank}: {} after {before}", all.estimate());
         }
         assert!(u32::try_from(all.estimate()).is_ok());
-        // Not in between either.
         let [honest, made_up, more] = [sketch(0..200), of_rank(13), of_rank(53)];
         for made_up in [vec![&made_up], vec![&made_up, &more]] {
             let all = Sketch::union(std::iter::once(&honest).chain(made_up));

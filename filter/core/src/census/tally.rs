@@ -1,5 +1,3 @@
-//! The sessions of one backend.
-
 use sha2::{Digest, Sha256};
 
 use super::Backend;
@@ -8,7 +6,7 @@ use super::sketch::Sketch;
 use super::window::{KEPT_WINDOWS, is_alive, sub_window};
 use crate::time::Timestamp;
 
-/// Bits that are as random as a hash's. The input is random, but has less of them (`SplitMix64`).
+/// Random bits spread like a hash's (`SplitMix64`).
 pub(super) fn spread(bits: u64) -> u64 {
     let mut mixed = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -16,7 +14,6 @@ pub(super) fn spread(bits: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// A hash that cannot be computed without the seed.
 pub(super) fn keyed(seed: &[u8; 16], bytes: &[u8]) -> u64 {
     let digest = Sha256::new().chain_update(seed).chain_update(bytes).finalize();
     digest
@@ -32,11 +29,11 @@ pub(super) struct Tally {
     last_use: Timestamp,
     /// Since the last report.
     requests: u64,
-    /// Sessions that did not go on here, since the last report.
+    /// Since the last report.
     left: u64,
-    /// Those that restarted to even out the load, since the last report, by the sub-window that they were last seen in.
+    /// Since the last report, by the sub-window when last seen.
     rebalanced: Vec<RebalancedReport>,
-    /// When it was in a report last.
+    /// When it was last reported.
     told: Timestamp,
 }
 
@@ -44,7 +41,7 @@ pub(super) struct Tally {
 struct Window {
     number: u64,
     sketch: Sketch,
-    /// When the oldest session in it began, in milliseconds.
+    /// When the oldest session began: Unix time in milliseconds.
     oldest: u64,
     changed: bool,
 }
@@ -71,7 +68,7 @@ impl Tally {
         };
         let before = window.sketch.estimate();
         window.sketch.insert(session);
-        // If a register changed without changing the estimate, the next change tells of it.
+        // If a register changed without changing the estimate, the next change reports it.
         let began = began.unix_millis();
         if window.sketch.estimate() != before || began < window.oldest {
             window.changed = true;
@@ -115,17 +112,15 @@ impl Tally {
             || self.windows.iter().any(|window| window.changed)
     }
 
-    /// Whether it may have a session.
     pub(super) fn is_alive(&self, now: Timestamp) -> bool {
         is_alive(self.live_for, self.last_use, now)
     }
 
-    /// When it was in a report last.
     pub(super) fn told(&self) -> Timestamp {
         self.told
     }
 
-    /// Nothing was seen later than now. If the clock was set back, what was seen then is seen now.
+    /// Corrects times after a clock was set back: nothing was seen later than now.
     pub(super) fn not_after(&mut self, now: Timestamp) {
         if self.last_use <= now {
             return;
@@ -143,7 +138,6 @@ impl Tally {
         }
     }
 
-    /// What has changed since this was called last.
     pub(super) fn changes(&mut self, backend: Backend, now: Timestamp) -> Option<BackendReport> {
         if !self.is_changed() {
             return None;
@@ -165,14 +159,13 @@ impl Tally {
         })
     }
 
-    /// Earlier reports are lost: tells all again.
+    /// Reports everything again: earlier reports are lost.
     pub(super) fn tell_again(&mut self) {
         for window in &mut self.windows {
             window.changed = window.sketch.estimate() > 0;
         }
     }
 
-    /// Takes in changes that are not reported yet.
     pub(super) fn merge(&mut self, change: &BackendReport) {
         self.requests += change.requests;
         self.left += change.left;

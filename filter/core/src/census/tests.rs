@@ -30,7 +30,7 @@ fn at(seconds: u64) -> Timestamp {
     Timestamp::from_unix_seconds(1_800_000_000 + seconds)
 }
 
-/// Numbers that are as little alike as nonces.
+/// As unlike each other as nonces.
 fn nonce(number: u32) -> u32 {
     number.wrapping_mul(0x9e37_79b9) ^ 0x1234_5678
 }
@@ -42,7 +42,6 @@ fn answer(memory: u64) -> report::Answer {
     }
 }
 
-/// All sub-windows of all reports together, by backend.
 #[derive(Default)]
 struct Merged {
     windows: HashMap<(Backend, u64), Sketch>,
@@ -64,7 +63,6 @@ impl Merged {
         }
     }
 
-    /// The sessions of the sub-windows that are not over.
     fn sessions(&self, backend: Backend, now: Timestamp) -> usize {
         let newest = sub_window(backend.live_for, now);
         let mut all = Sketch::default();
@@ -292,20 +290,20 @@ fn a_budget_lets_as_many_sessions_leave() {
     assert_eq!(leaving(at(15)), [2, 3, 0]);
     census.arrived(&grant(3, [2, 3]), at(0));
     assert_eq!(leaving(at(15)), [2, 1, 0]);
-    // A new answer takes the place of the former, and counts for a while.
+    // A new answer replaces the last, and counts for a while.
     census.arrived(&grant(9, [2, 3]), at(0));
     census.arrived(&answer(7), at(0));
     assert_eq!(leaving(at(0)), [0, 0, 0]);
     census.arrived(&grant(9, [2, 3]), at(0));
     assert_eq!(leaving(at(16)), [0, 0, 0]);
-    // No backend gets more than it lacks, and where none lacks any, or no controller says it, all stay.
+    // No backend gets more than it lacks; if none lacks any, or no controller says so, all stay.
     for (to, expected) in [([1, 2], vec![5, 5, 4]), ([0, 1], vec![5]), ([0, 0], vec![])] {
         census.arrived(&grant_to(9, [4, 0], to), at(0));
         let to: Vec<_> = left_for(&hosts[0], at(0)).into_iter().collect();
         let expected: Vec<_> = expected.into_iter().map(|last| backend(last, 600).host).collect();
         assert_eq!(to, expected);
     }
-    // A host that did not answer the last one gets none for five minutes.
+    // A host that did not answer gets none for five minutes.
     census.leave(Left::Astray(hosts[2], at(0), backend(5, 600).host, at(0)));
     census.report(at(0));
     for (now, last) in [(15, 4), (299, 4), (300, 5)] {
@@ -456,7 +454,6 @@ fn several_censuses_are_told_by_one() {
         let [sessions, expected] = [window, expected].map(|window| window.sketch().unwrap().estimate());
         assert_eq!(sessions, expected);
     }
-    // It knows all of it as if it had seen it.
     all.arrived(&answer(1), at(300));
     all.arrived(&answer(2), at(300));
     assert_eq!(all.report(at(301)).unwrap().backends[0].windows, change.windows);

@@ -1,5 +1,3 @@
-//! Checks of `begin` and `end`.
-
 use super::carrier_rules::name_problem;
 use super::schema::{BeginConfig, BeginWhenConfig, EndConfig, PolicyConfig};
 use super::{Begin, Carrier, End, Further, Place, Problem, Sign};
@@ -7,7 +5,7 @@ use crate::envoy::INTERNAL_HEADER_PREFIX;
 
 const MAX_METHOD_LEN: usize = 32;
 
-/// The cookies and headers of a policy that the filter sets and removes.
+/// The cookies and headers that the filter sets and removes.
 pub(super) struct Own<'a> {
     pub(super) carrier: &'a Carrier,
     pub(super) also: &'a [Further],
@@ -24,15 +22,13 @@ impl Own<'_> {
             || place == Place::Header && self.tell == Some(name)
     }
 
-    /// What is wrong with the name of a cookie of the application.
     fn cookie_problem(&self, name: &str) -> Option<String> {
         let is_own = self.has(Place::Cookie, name);
         let message = format!("expected a cookie of the application, found {name:?}, which carries tokens");
         name_problem("cookie", name).or(is_own.then_some(message))
     }
 
-    /// What the application says, by a cookie or a header of this name; `None` if there is neither. `problem` takes
-    /// what is wrong with it, below the field that has both.
+    /// Checks one of both names. `problem` takes the field below, and what is wrong.
     fn sign(&self, cookie: Option<&str>, header: Option<&str>, problem: &mut impl FnMut(&str, String)) -> Option<Sign> {
         match (cookie, header) {
             (None, None) => None,
@@ -56,7 +52,6 @@ impl Own<'_> {
         }
     }
 
-    /// What is wrong with the name of a header of the application, in lower case.
     fn header_problem(&self, name: &str) -> Option<String> {
         let is_own = self.has(Place::Header, name);
         let is_internal = name.starts_with(INTERNAL_HEADER_PREFIX);
@@ -70,7 +65,7 @@ impl Own<'_> {
     }
 }
 
-/// When a session of the policy at `field` begins. Adds what is wrong with it to `problems`.
+/// Checks `begin` and adds to `problems`.
 pub(super) fn begin(field: &str, config: &PolicyConfig, own: &Own<'_>, problems: &mut Vec<Problem>) -> Begin {
     let BeginConfig::When(when) = &config.begin else {
         return Begin::default();
@@ -120,7 +115,7 @@ fn method_problem(method: &str, earlier: &[String]) -> Option<String> {
     is_known.then(|| format!("expected each method once, found {method:?} again"))
 }
 
-/// When the application ends a session of the policy at `field`. Adds what is wrong with it to `problems`.
+/// Checks `end` and adds to `problems`.
 pub(super) fn end(field: &str, config: &PolicyConfig, own: &Own<'_>, problems: &mut Vec<Problem>) -> Option<End> {
     let EndConfig { cookie, header } = config.end.as_ref()?;
     let field = format!("{field}.end");

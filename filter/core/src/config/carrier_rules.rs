@@ -1,5 +1,3 @@
-//! Checks of the fields of a cookie and a header.
-
 use cookie::SameSite;
 
 use super::schema::{
@@ -9,11 +7,11 @@ use super::{Carrier, Problem, header_names};
 use crate::carrier::cookie::{Lifetime, Secure, SessionCookie};
 use crate::time::GatewayDuration;
 
-/// The limits of GEP-1619 for a session name, as of release 1.7.0, and for a cookie path.
+/// The limits of GEP-1619 (release 1.7.0) for a session name, and for a cookie path.
 const MAX_NAME_LEN: usize = 256;
 const MAX_PATH_LEN: usize = 1024;
 
-/// What is wrong with the name of a cookie or header, which must be a `token` of RFC 9110.
+/// The name must be a `token` of RFC 9110.
 pub(super) fn name_problem(of: &str, name: &str) -> Option<String> {
     let is_tchar = |c: &char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(*c);
     let count = name.chars().count();
@@ -28,7 +26,7 @@ pub(super) fn name_problem(of: &str, name: &str) -> Option<String> {
     ))
 }
 
-/// The carrier that the cookie at `field` describes. Adds what is wrong with it to `problems`.
+/// Checks a cookie and adds to `problems`.
 pub(super) fn cookie(
     field: &str,
     config: &CookieConfig,
@@ -68,10 +66,10 @@ pub(super) fn cookie(
     }
 }
 
-/// How responses set the cookie of a policy with this absolute timeout. It leaves out the rules for its fields.
+/// How responses set the cookie, without checks.
 #[must_use]
 pub fn session_cookie(config: &CookieConfig, absolute_timeout: Option<GatewayDuration>) -> SessionCookie {
-    // No `..`: a new field does not compile until it is handled here.
+    // No `..`: a new field must be handled here.
     let CookieConfig {
         name: _,
         mode: _,
@@ -109,11 +107,10 @@ pub fn session_cookie(config: &CookieConfig, absolute_timeout: Option<GatewayDur
     }
 }
 
-/// The application's cookie has attributes of its own and reaches the application, so all fields but name and mode must
-/// keep their defaults.
+/// All fields but name and mode must keep their defaults: the application's cookie has its own attributes.
 fn check_applications_cookie(config: &CookieConfig, expect: &mut dyn FnMut(bool, &str, &str)) {
     let default = CookieConfig::named(&config.name);
-    // No `..`: a new field does not compile until it is checked here.
+    // No `..`: as above.
     let CookieConfig {
         name: _,
         mode: _,
@@ -144,7 +141,7 @@ fn check_applications_cookie(config: &CookieConfig, expect: &mut dyn FnMut(bool,
     }
 }
 
-/// Checks the rules of the filter's own cookie. `expect` takes whether a rule holds, the field, and what it expects.
+/// Checks the filter's own cookie. `expect` takes whether a rule holds, the field, and the message.
 fn check_own_cookie(
     config: &CookieConfig,
     absolute_timeout: Option<GatewayDuration>,
@@ -212,7 +209,6 @@ fn check_prefix(config: &CookieConfig, expect: &mut dyn FnMut(bool, &str, &str))
     }
 }
 
-/// What is wrong with the name of a header that carries tokens.
 pub(super) fn header_name_problem(name: &str) -> Option<String> {
     let lower = name.to_ascii_lowercase();
     let reserved = || {
@@ -224,7 +220,7 @@ pub(super) fn header_name_problem(name: &str) -> Option<String> {
     name_problem("header", &lower).or_else(reserved)
 }
 
-/// The carrier that the header at `field` describes. Adds what is wrong with it to `problems`.
+/// Checks a header and adds to `problems`.
 pub(super) fn header(field: &str, config: &HeaderConfig, problems: &mut Vec<Problem>) -> Carrier {
     let mut problem = |name: &str, message: &str| {
         problems.push(Problem {

@@ -1,5 +1,3 @@
-//! Checks every field of a configuration and resolves every reference.
-
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -15,7 +13,7 @@ use crate::name_watch::NameWatch;
 use crate::time::{GatewayDuration, Timestamp};
 use crate::token::Form;
 
-/// Tokens bind scopes with a 16-bit length. No real scope is nearly as long as this.
+/// Far below the 16 bits with which tokens bind scopes' lengths.
 pub(crate) const MAX_SCOPE_LEN: usize = 1024;
 
 /// Checks everything but the keys.
@@ -81,7 +79,7 @@ pub(crate) fn compile(config: &FilterConfig) -> Result<Compiled, ConfigError> {
 
 #[derive(Default)]
 struct Compiler {
-    /// The names of all policies, valid or not.
+    /// All policies' names, valid or not.
     declared: BTreeSet<String>,
     policies: BTreeMap<String, Arc<Policy>>,
     problems: Vec<Problem>,
@@ -115,7 +113,7 @@ impl Compiler {
         // In redirects only, a token is renewed by chance.
         let is_renewable = carrier.is_own() && (tell.is_some() || !matches!(carrier, Carrier::Query { .. }));
         let moves = move_rules::moves(&field, config, &carrier, is_renewable, &mut self.problems);
-        // Sessions that may restart are renewed even where no idle timeout asks for it.
+        // Sessions that may restart are renewed even without an idle timeout.
         let longest = idle_bound.or(absolute_timeout).unwrap_or_default();
         let rebalance = rebalance_rules::rebalance(&field, config, &carrier, is_renewable, longest, &mut self.problems);
         let (rebalance, idle_bound) = match rebalance {
@@ -154,7 +152,7 @@ impl Compiler {
         self.policies.insert(name.to_owned(), Arc::new(policy));
     }
 
-    /// Checks the fields that depend on no other one.
+    /// Checks the fields that depend on no other.
     fn check(&mut self, field: &str, name: &str, config: &PolicyConfig) {
         if !is_policy_name(name) {
             self.problem(

@@ -14,7 +14,6 @@ use crate::source::{Rules, SharedTable, Table};
 use crate::time::Timestamp;
 use crate::token::{CarrierMode, Form};
 
-/// A valid configuration.
 #[derive(Debug)]
 pub(crate) struct Compiled {
     pub(crate) policies: BTreeMap<String, Arc<Policy>>,
@@ -28,20 +27,18 @@ pub(crate) struct Compiled {
     pub(crate) hosts: Hosts,
 }
 
-/// A valid policy.
 #[derive(Debug)]
 pub(crate) struct Policy {
     pub(crate) name: String,
     /// The index among the policies, sorted by name.
     pub(crate) index: usize,
     pub(crate) carrier: Carrier,
-    /// Where else tokens are accepted, in this order.
+    /// Further carriers, in the order of search.
     pub(crate) also: Vec<Further>,
-    /// The response header that has every issued token, in lower case.
+    /// The response header for issued tokens, in lower case.
     pub(crate) tell: Option<String>,
     pub(crate) begin: Begin,
     pub(crate) end: Option<End>,
-    /// Whether the application moves sessions, and how.
     pub(crate) moves: Option<Moves>,
     pub(crate) rebalance: Option<Rebalance>,
     pub(crate) strict: bool,
@@ -55,26 +52,26 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// Whether a token that a response issues gets to its client. `redirect`: the response is a redirect that gets it.
+    /// Whether an issued token reaches its client. `redirect`: the response is a redirect that gets the token.
     pub(crate) fn reaches_clients(&self, redirect: bool) -> bool {
         redirect || self.tell.is_some() || !matches!(self.carrier, Carrier::Query { .. })
     }
 
-    /// Whether a request that Envoy begins again may have tokens, although they were taken out of its first form.
+    /// Whether a request after an internal redirect may have tokens, although the filter took them out.
     pub(crate) fn has_several_carriers(&self) -> bool {
         !self.also.is_empty() || matches!(self.carrier, Carrier::Query { .. })
     }
 }
 
-/// What a session begins with. By default, it begins with the first response.
+/// What a session begins with; by default, the first response.
 #[derive(Debug, Default)]
 pub(crate) struct Begin {
     pub(crate) sign: Option<Sign>,
-    /// The methods of requests whose responses begin sessions; empty: all.
+    /// Methods of requests that begin sessions. Empty: all.
     pub(crate) methods: Vec<String>,
 }
 
-/// What the application says in a response that begins or ends a session.
+/// A cookie or header of the application.
 #[derive(Debug)]
 pub(crate) enum Sign {
     Cookie(String),
@@ -82,11 +79,11 @@ pub(crate) enum Sign {
     Header(String),
 }
 
-/// What a session ends with: a cookie that the application deletes, or a header that it sets.
+/// A cookie that the application deletes, or a header that it sets.
 #[derive(Debug)]
 pub(crate) struct End(pub(crate) Sign);
 
-/// The carrier of a policy's tokens. Header names are in lower case.
+/// The carrier of a policy's tokens, with header names in lower case.
 #[derive(Debug)]
 pub(crate) enum Carrier {
     /// The filter's own cookie.
@@ -96,13 +93,13 @@ pub(crate) enum Carrier {
         per_scope: bool,
         forward: bool,
     },
-    /// In front of the value of the application's cookie.
+    /// In front of the application's cookie value.
     CookiePrefix { name: String },
-    /// In place of the value of the application's cookie.
+    /// In place of the application's cookie value.
     CookieRewrite { name: String },
     /// The filter's own header.
     Header { name: String, forward: bool },
-    /// In front of the value of the application's header.
+    /// In front of the application's header value.
     HeaderPrefix { name: String },
     /// The filter's own parameter of the query.
     Query {
@@ -110,24 +107,22 @@ pub(crate) enum Carrier {
         /// Whether redirects to the same host get the token.
         redirects: bool,
     },
-    /// None: there are no tokens, and the client's address holds the session.
+    /// No tokens: the client's address holds the session.
     Source(Source),
 }
 
-/// A place of a request where the filter's own tokens are accepted. Nothing is issued there.
+/// A place where the filter's tokens are accepted, but not issued.
 #[derive(Debug)]
 pub(crate) struct Further {
     pub(crate) place: Place,
-    /// The name of a header is in lower case.
+    /// In lower case for a header.
     pub(crate) name: String,
-    /// Whether the backend sees it.
     pub(crate) forward: bool,
-    /// Whether sessions had it as their own carrier, to which their tokens are bound.
+    /// Whether it was the policy's own.
     pub(crate) is_former: bool,
 }
 
 impl Further {
-    /// What the tokens of sessions that have it as their own carrier are bound to.
     pub(crate) fn mode(&self) -> CarrierMode {
         match self.place {
             Place::Cookie => CarrierMode::Cookie,
@@ -144,7 +139,6 @@ pub(crate) enum Place {
     Query,
 }
 
-/// The table of a policy.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) rules: Rules,
@@ -159,7 +153,6 @@ impl Source {
         }
     }
 
-    /// Says where the table is, unless it is known.
     pub(crate) fn keep(&self, table: impl FnOnce() -> Arc<dyn Table>) {
         self.table.get_or_init(table);
     }
@@ -183,7 +176,6 @@ impl Carrier {
         }
     }
 
-    /// The table of clients; `None` if there are tokens.
     pub(crate) fn source(&self) -> Option<&Source> {
         match self {
             Self::Source(source) => Some(source),
@@ -191,7 +183,7 @@ impl Carrier {
         }
     }
 
-    /// The name of the session; empty without tokens.
+    /// The session's name; empty without tokens.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Cookie { name, .. }
@@ -204,7 +196,6 @@ impl Carrier {
         }
     }
 
-    /// Where the token is in a request; `None` without tokens.
     pub(crate) fn place(&self) -> Option<Place> {
         match self {
             Self::Cookie { .. } | Self::CookiePrefix { .. } | Self::CookieRewrite { .. } => Some(Place::Cookie),
@@ -214,31 +205,29 @@ impl Carrier {
         }
     }
 
-    /// Whether the carrier is the filter's own, so that a token can be renewed at any time. Otherwise it is the
-    /// application's, and a token is sent only when the application sets its cookie or header.
+    /// Whether the filter can set it at any time, and not only when the application does.
     pub(crate) fn is_own(&self) -> bool {
         matches!(self, Self::Cookie { .. } | Self::Header { .. } | Self::Query { .. })
     }
 }
 
-/// How long a token is honoured after its session was last seen.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IdleBound {
     pub(crate) bound: Duration,
-    /// How far `last_seen` of a token may lag behind the last use of its session. A token that lags further is renewed,
-    /// so a token that was last seen more than `bound + lag` ago belongs to a session that was unused for `bound`.
+    /// How far `last_seen` may lag behind the last use, until a renewal. A token last seen more than `bound + lag` ago
+    /// was unused for `bound`.
     pub(crate) lag: Duration,
 }
 
 impl IdleBound {
-    /// `is_renewable`: whether tokens are renewed, so that they lag.
+    /// `is_renewable`: whether tokens are renewed.
     pub(super) fn new(bound: Duration, is_renewable: bool) -> Self {
         let lag = if is_renewable { bound / 10 } else { Duration::ZERO };
         Self { bound, lag }
     }
 }
 
-/// How old tokens of sessions in use may be, because they were issued under a longer idle timeout.
+/// How old tokens issued under a longer idle timeout may be.
 #[derive(Debug)]
 pub(crate) struct FormerLag {
     pub(super) namespace: Option<Box<str>>,
@@ -247,21 +236,17 @@ pub(crate) struct FormerLag {
 }
 
 impl FormerLag {
-    /// Whether it applies to scopes of this namespace.
     pub(crate) fn is_of(&self, namespace: Option<&str>) -> bool {
         self.namespace.is_none() || self.namespace.as_deref() == namespace
     }
 }
 
-/// Which sessions may restart on another backend.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rebalance {
-    /// Sessions whose tokens were not seen for so long: what the policy asks for, and what `last_seen` may lag behind
-    /// ([`IdleBound::lag`]). So none of their clients was there since.
+    /// The policy's time plus the lag ([`IdleBound::lag`]), so that no client was there since.
     pub(crate) unseen: Duration,
 }
 
-/// A policy, and the scope if the configuration gives one.
 #[derive(Debug)]
 pub(crate) struct PolicyUse {
     pub(crate) policy: Arc<Policy>,
@@ -272,11 +257,11 @@ pub(crate) struct PolicyUse {
 pub(crate) struct Route {
     pub(crate) virtual_host: Option<String>,
     pub(crate) used: PolicyUse,
-    /// Whether each cluster of the route has sessions of its own.
+    /// Whether each cluster of the route has its own sessions.
     pub(crate) per_cluster: bool,
 }
 
-/// Addresses that have a new owner, and since when.
+/// Addresses with a new owner, and since when.
 #[derive(Debug, Default)]
 pub(crate) struct Fences(pub(super) HashMap<IpAddr, Vec<Fence>>);
 
@@ -288,10 +273,9 @@ pub(crate) struct Fence {
 }
 
 impl Fences {
-    /// Whether a session on `host` that started at `issued_at` belongs to a former owner of the address. `namespace`
-    /// comes from the session's scope.
+    /// Whether the session belongs to the address's former owner. `namespace` is its scope's.
     pub(crate) fn refuse(&self, namespace: Option<&str>, host: SocketAddr, issued_at: Timestamp) -> bool {
-        // Without fences, which is the usual case, do not hash the address.
+        // The usual case: do not hash the address.
         !self.0.is_empty()
             && self.0.get(&host.ip()).is_some_and(|fences| {
                 fences.iter().any(|fence| {

@@ -1,7 +1,5 @@
-//! Fences that are ahead of the clock, because of a wrong clock or a mistaken time.
-//!
-//! Until its time comes, such a fence would refuse every token for its address, also the new owner's: clients that
-//! return get another session, again and again.
+//! Fences ahead of a wrong clock, or with a wrong time. Until its time, each would refuse every token for its address,
+//! also the new owner's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +8,8 @@ use super::longest_life;
 use super::schema::{FenceConfig, FilterConfig};
 use crate::time::Timestamp;
 
-/// When the fences that are ahead of the clock begin. A process has one of it, whatever configurations it reads: a
-/// fence that restarted with each of them would never let a session live.
+/// When the fences ahead of the clock begin. One for the process, because a fence that restarts with each configuration
+/// ends all sessions.
 #[derive(Debug, Default)]
 pub struct FencesAhead(BTreeMap<FenceConfig, u64>);
 
@@ -22,9 +20,8 @@ impl FencesAhead {
         Self(BTreeMap::new())
     }
 
-    /// Lets every fence of a configuration begin after `clockSkew` at the latest. `now` is when the configuration is
-    /// read. No token can be older than this fence and belong to the new owner: the former one lost the address before
-    /// the fence was written.
+    /// Lets every fence begin at most `clockSkew` after `now`, when the configuration is read. The new owner has no
+    /// older token.
     pub fn bound(&mut self, config: &mut FilterConfig, now: Timestamp) -> Option<Warning> {
         let skew = config.clock_skew.get();
         let latest = now.after(skew).unix_millis().div_ceil(1000);
@@ -36,7 +33,7 @@ impl FencesAhead {
                 ahead.push((index, fence.not_before));
             }
             if is_ahead || self.0.contains_key(fence) {
-                // After its time has come, it still begins when it did: sessions have begun since.
+                // Even later, it begins when it did: sessions have begun since.
                 fence.not_before = *self.0.entry(fence.clone()).or_insert(latest);
             }
         }
@@ -49,7 +46,7 @@ impl FencesAhead {
         })
     }
 
-    /// Forgets fences that are in no configuration any more, and have ended every session that they could.
+    /// Forgets fences that no configuration has, and that have ended every session that they could.
     fn forget(&mut self, config: &FilterConfig, now: Timestamp) {
         if self.0.is_empty() {
             return;

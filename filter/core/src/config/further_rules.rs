@@ -1,14 +1,12 @@
-//! Checks of `query`, `also` and `tell`.
-
 use super::carrier_rules::{header_name_problem, name_problem};
 use super::schema::{FurtherConfig, PolicyConfig, QueryConfig};
 use super::{Carrier, Further, Place, Problem};
 
 const MAX_NAME_LEN: usize = 256;
-/// How many further carriers a policy may have: each is looked for in every request without a token that counts.
+/// The most further carriers, because a request without a token that counts looks for each.
 pub const MAX_ALSO: usize = 8;
 
-/// The carrier that the query at `field` describes. Adds what is wrong with it to `problems`.
+/// Checks `query` and adds to `problems`.
 pub(super) fn query(field: &str, config: &QueryConfig, problems: &mut Vec<Problem>) -> Carrier {
     let QueryConfig {
         name,
@@ -23,8 +21,7 @@ pub(super) fn query(field: &str, config: &QueryConfig, problems: &mut Vec<Proble
     }
 }
 
-/// The further carriers of the policy at `field`, and the header that tells tokens. Adds what is wrong with them to
-/// `problems`.
+/// Checks `also` and `tell`, and adds to `problems`.
 pub(super) fn further_carriers(
     field: &str,
     config: &PolicyConfig,
@@ -122,7 +119,6 @@ fn tell_problem(name: &str, own: &Carrier) -> Option<String> {
     header_name_problem(&name).or(of_own.then_some(message))
 }
 
-/// What is wrong with a query whose tokens no response header tells.
 fn untold(field: &str, config: &PolicyConfig, redirects: bool) -> Option<Problem> {
     if !redirects {
         let message = "expected a header, or redirects: true in query: nothing else gives a client its token";

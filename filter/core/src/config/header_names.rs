@@ -1,21 +1,20 @@
-//! Header names with another purpose, which a session in such a header would break.
+//! Header names with another purpose.
 //!
-//! Sources: the registry of HTTP field names of IANA (<https://www.iana.org/assignments/http-fields>, as it was on
-//! 2026-06-17), and fields that browsers know or knew without it; the Fetch Standard, which keeps scripts from setting
-//! `Sec-*` and `Proxy-*`; gRPC over HTTP/2 and gRPC-Web; W3C Trace Context and Baggage, and the headers of the tracers
-//! that Envoy has; the headers of Envoy's connection manager, router and rate limit filter, as its documentation lists
-//! them.
+//! Sources: IANA's registry of HTTP field names (<https://www.iana.org/assignments/http-fields>, as of 2026-06-17), and
+//! fields of browsers without it; the Fetch Standard, which keeps scripts from setting `Sec-*` and `Proxy-*`; gRPC over
+//! HTTP/2 and gRPC-Web; W3C Trace Context and Baggage, and the headers of Envoy's tracers; the documented headers of
+//! Envoy's connection manager, router and rate limit filter.
 
 use crate::envoy::INTERNAL_HEADER_PREFIX;
 
-/// Names of one owner. `families` are the beginnings of names that are all its.
+/// Names of one owner. `families` are prefixes.
 struct Reserved {
     owner: &'static str,
     families: &'static [&'static str],
     names: &'static [&'static str],
 }
 
-/// Why a header name is reserved, as the end of a sentence; `None` if the name is free. The name is in lower case.
+/// Why a name is reserved, as the end of a sentence. `name` is in lower case.
 pub(super) fn owner(name: &str) -> Option<String> {
     RESERVED.iter().find_map(|reserved| {
         let family = reserved.families.iter().find(|family| name.starts_with(**family));

@@ -1,16 +1,13 @@
-//! The hosts of clusters whose sessions move.
-
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 
 use super::Problem;
 use crate::address;
 
-/// The hosts that are known, by the name of their cluster.
+/// The known hosts, by cluster name.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts(HashMap<Box<str>, ClusterHosts>);
 
-/// The hosts of a cluster.
 #[derive(Debug, Default)]
 pub(crate) struct ClusterHosts {
     addresses: HashSet<SocketAddr>,
@@ -18,7 +15,7 @@ pub(crate) struct ClusterHosts {
 }
 
 impl Hosts {
-    /// Adds what is wrong with the configuration to `problems`.
+    /// Reads the hosts and adds to `problems`.
     pub(super) fn read(config: &BTreeMap<String, BTreeMap<String, String>>, problems: &mut Vec<Problem>) -> Self {
         let mut read = |cluster: &str, names: &BTreeMap<String, String>| {
             let mut hosts = ClusterHosts::default();
@@ -45,19 +42,16 @@ impl Hosts {
         Self(config.iter().map(|(cluster, names)| read(cluster, names)).collect())
     }
 
-    /// The hosts of a cluster; `None` if they are not known.
     pub(crate) fn of(&self, cluster: &[u8]) -> Option<&ClusterHosts> {
         self.0.get(std::str::from_utf8(cluster).ok()?)
     }
 }
 
 impl ClusterHosts {
-    /// Whether the cluster has this host.
     pub(crate) fn has(&self, host: SocketAddr) -> bool {
         self.addresses.contains(&host)
     }
 
-    /// The host of this name.
     pub(crate) fn called(&self, name: &[u8]) -> Option<SocketAddr> {
         self.by_name.get(std::str::from_utf8(name).ok()?).copied()
     }

@@ -1,5 +1,4 @@
-//! A keyring with its secrets as a JSON document, the file that `limpet keys` maintains. `docs/reference/keyring.md`
-//! describes it.
+//! A keyring as a JSON document, maintained by `limpet keys` and described in `docs/reference/keyring.md`.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,23 +18,23 @@ pub struct KeyringDocument {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KeyDocument {
-    /// Identifies the key in tokens, 0 to 255.
+    /// The key's id in tokens, 0 to 255.
     pub id: u8,
     /// The phase of the key in a rotation.
     pub state: KeyStateConfig,
-    /// The key: 32 bytes in base64; none if the key is revoked.
+    /// 32 bytes in base64, unless the key is revoked.
     #[serde(default, with = "base64", skip_serializing_if = "Option::is_none")]
     pub secret: Option<Secret>,
-    /// When the key was made (RFC 3339). Rotations use it; the filter ignores it.
+    /// When the key was made (RFC 3339), for rotations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<String>,
-    /// When the key got its state (RFC 3339). Rotations use it; the filter ignores it.
+    /// When the key got its state (RFC 3339), for rotations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
 }
 
 impl KeyringDocument {
-    /// Reads a document in JSON and checks it.
+    /// Reads and checks a document.
     ///
     /// # Errors
     /// If the text is not such a document, or [`KeyringDocument::check`] fails.
@@ -86,7 +85,7 @@ impl KeyringDocument {
     }
 }
 
-/// Secrets in base64. `Secret` itself cannot be serialized, so that only a document that is meant to hold secrets does.
+/// `Secret` itself cannot be serialized, so that only documents meant for secrets contain any.
 mod base64 {
     use std::borrow::Cow;
 

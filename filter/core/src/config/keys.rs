@@ -1,5 +1,3 @@
-//! The keyring of a configuration, from the source that it names.
-
 use std::collections::BTreeSet;
 
 use zeroize::Zeroizing;
@@ -10,33 +8,33 @@ use crate::keyring::wrapped::Wrapped;
 use crate::keyring::{Entry, KeyId, KeyState, Keyring, KeyringError, Secret};
 use crate::time::GatewayDuration;
 
-/// The environment variables of Envoy's process that the filter can read.
+/// The environment variables of Envoy's process.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Something that works but that an operator should know.
+/// A working configuration's flaw, for the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
     /// This key is in the configuration itself.
     InlineKey(KeyId),
-    /// The filter's own cookie or header has the name of one that applications have.
+    /// The filter's own cookie or header has a name of applications.
     WellKnownName {
         /// The field of the name.
         field: String,
         /// The name.
         name: String,
-        /// Whose it is by default.
+        /// Its default owner.
         owner: &'static str,
     },
     /// A fence is ahead of the clock by more than `clockSkew`.
     FenceAhead {
         /// The field of its time.
         field: String,
-        /// Its time. How far that is ahead would be another text in each worker's log.
+        /// Its time. Its distance would be another text in each worker's log.
         not_before: u64,
         /// `clockSkew`.
         skew: GatewayDuration,
-        /// How many fences besides are so.
+        /// How many other fences are too.
         others: usize,
     },
 }
@@ -85,7 +83,6 @@ impl std::fmt::Display for Warning {
     }
 }
 
-/// The keyring of a configuration.
 pub(crate) fn keyring(
     config: &FilterConfig,
     environment: Environment<'_>,
@@ -103,7 +100,6 @@ pub(crate) fn keyring(
     }
 }
 
-/// Checks that the keyring of a configuration is in a secret of Envoy.
 pub(crate) fn in_secret(config: &FilterConfig) -> Result<(), ConfigError> {
     let problem = match (&config.keys, &config.wrapped_keys, &config.sds_keys) {
         (None, None, Some(sds)) if !sds.name.is_empty() => return Ok(()),
@@ -118,7 +114,6 @@ pub(crate) fn in_secret(config: &FilterConfig) -> Result<(), ConfigError> {
     })
 }
 
-/// The problem of a configuration with no source of keys, or several.
 fn not_one(config: &FilterConfig) -> Problem {
     let sources = [
         ("keys", config.keys.is_some()),
@@ -133,7 +128,6 @@ fn not_one(config: &FilterConfig) -> Problem {
     }
 }
 
-/// The names of the fields that are given.
 pub(super) fn given_of(fields: &[(&str, bool)]) -> String {
     let given = fields.iter().filter(|(_, given)| *given);
     let names: Vec<&str> = given.map(|(name, _)| *name).collect();
@@ -144,7 +138,6 @@ pub(super) fn given_of(fields: &[(&str, bool)]) -> String {
     }
 }
 
-/// Finds the keys and makes a keyring of them.
 struct Keys<'a> {
     environment: Environment<'a>,
     problems: Vec<Problem>,
@@ -209,7 +202,7 @@ impl Keys<'_> {
                 secret: self.secret(&format!("keys[{i}]"), config),
             })
             .collect();
-        // With keys that have a problem, the keyring could have a second, misleading one.
+        // The keyring could have a second, misleading problem.
         if self.problems.len() > found {
             return None;
         }
@@ -265,8 +258,7 @@ impl Keys<'_> {
             let message = format!("wrapped under key-encryption key {id}: expected one that keyEncryptionKeys lists");
             return self.problem(TEXT, &message);
         };
-        // Only this one has to be there. So Envoys with the old key, the new one or both work while the key is
-        // replaced.
+        // Only this one must be there, so Envoys with the old key, the new one or both work during a change.
         let named = list.get(at)?;
         let field = format!("wrappedKeys.keyEncryptionKeys[{at}].env");
         let secret = self.in_environment(&field, &named.env)?;
@@ -292,8 +284,7 @@ impl Keys<'_> {
         self.problem(field, &message)
     }
 
-    /// Errors do not repeat the text, because it is a key or nearly one. `place`: where it stands, if the field does
-    /// not say so.
+    /// Errors do not repeat the text, which may be a key. `place`: where it is, if the field does not say so.
     fn decoded(&mut self, field: &str, text: &str, place: &str) -> Option<Secret> {
         Secret::from_base64(text).or_else(|| {
             let message = format!(
@@ -306,8 +297,7 @@ impl Keys<'_> {
     }
 }
 
-/// The variable in a message. Its name may be a key by mistake, so it is shown only if it cannot be one: no key in
-/// base64 looks like this.
+/// The variable in a message, shown only if the name cannot be a key by mistake: no key in base64 looks like this.
 fn variable(name: &str) -> String {
     let is_name = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
     if name.bytes().all(is_name) {

@@ -1,13 +1,10 @@
-//! Checks of `move`.
-
 use super::Problem;
 use super::carrier_rules::header_name_problem;
 use super::compiled::{Carrier, Place};
 use super::schema::PolicyConfig;
 use crate::moves::Moves;
 
-/// How the application of the policy at `field` moves sessions. `keeps_up`: whether a token reaches its client with any
-/// response. Adds what is wrong with it to `problems`.
+/// Checks `move`. `keeps_up`: whether a token reaches its client with any response. Adds to `problems`.
 pub(super) fn moves(
     field: &str,
     config: &PolicyConfig,
@@ -39,7 +36,6 @@ pub(super) fn moves(
     Some(Moves::by(name))
 }
 
-/// What else has this response header.
 fn taken(name: &str, config: &PolicyConfig, own: &Carrier) -> Option<String> {
     let of_own = own.place() == Some(Place::Header) && own.name() == name;
     let tell = config.tell.as_ref().map(|tell| &tell.header.name);

@@ -1,6 +1,4 @@
-//! Reads a JSON document, and finds every mistake in it rather than only the first.
-//!
-//! serde stops at the first mistake. So a document that has one is read again without it, until nothing is left to say.
+//! Reads a JSON document and finds every mistake: serde stops at the first, so it is read again without that.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -13,13 +11,11 @@ use super::{ConfigError, Problem};
 /// Further mistakes are not listed.
 const MAX_PROBLEMS: usize = 50;
 
-/// A document with mistakes.
 pub(super) struct Unread<T> {
     /// At least one.
     pub(super) problems: Vec<Problem>,
-    /// What the document says without them, if it can be read then.
     pub(super) rest: Option<T>,
-    /// The objects and lists that something was removed from, as `policies.web`; the document itself is empty.
+    /// Objects and lists with removals, as `policies.web`; the document itself is empty.
     pub(super) broken: Vec<String>,
 }
 
@@ -31,8 +27,7 @@ impl<T> From<Unread<T>> for ConfigError {
     }
 }
 
-/// Reads a document. `whole` names it in errors about no field in particular; `secret` tells from the path of a field
-/// whether it may hold a key.
+/// `whole` names the document in errors; `secret` says whether a field may hold a key.
 pub(super) fn read_json<T: DeserializeOwned>(
     json: &[u8],
     whole: &str,
@@ -49,7 +44,7 @@ pub(super) fn read_json<T: DeserializeOwned>(
         if !repair.explains(&mistake) {
             let field = field(&repair.original(&mistake.path));
             problems.push(Problem {
-                // A document that is nothing but a key is a mistake that happens.
+                // The whole document may be a key by mistake.
                 message: mistake.message(field.is_empty() || secret(&field)),
                 field: if field.is_empty() { whole.to_owned() } else { field },
             });
@@ -69,7 +64,6 @@ pub(super) fn read_json<T: DeserializeOwned>(
     Err(Unread { problems, rest, broken })
 }
 
-/// What serde stopped at.
 struct Mistake {
     path: Vec<Step>,
     text: String,
@@ -83,7 +77,7 @@ impl Mistake {
         let text = match (error.classify(), text.strip_prefix("EOF while parsing ")) {
             (Category::Eof, Some(within)) => format!("the text ends within {within}, at line {line} column {column}"),
             (Category::Syntax | Category::Eof, _) => format!("{text} at line {line} column {column}"),
-            // Without the position: Envoy may have made the JSON, from a text that the operator wrote.
+            // Without the position: Envoy may have made the JSON from the operator's text.
             _ => text.to_owned(),
         };
         Self { path, text }
@@ -99,7 +93,7 @@ impl Mistake {
     }
 }
 
-/// The words of JSON for what serde and the standard library say in words of Rust.
+/// Words of JSON for serde's words.
 fn plain(text: &str) -> &str {
     match text {
         "u8" => "a whole number from 0 to 255",
@@ -135,28 +129,27 @@ fn field(steps: &[Step]) -> String {
 /// A document that loses its mistakes one by one. It is wiped, because it may hold keys.
 struct Repair {
     document: Value,
-    /// The elements of lists that were removed, in order. Each shifts those behind it.
+    /// Removed elements of lists, in order. Each shifts those behind it.
     elements: Vec<(Vec<Step>, usize)>,
-    /// The objects and lists that something was removed from, by their original places.
+    /// The objects and lists with removals, by their original places.
     broken: Vec<Vec<Step>>,
 }
 
 impl Repair {
-    /// From a text that is not JSON, nothing can be removed.
     fn new(json: &[u8]) -> Self {
         Self {
+            // From a text that is not JSON, nothing can be removed.
             document: serde_json::from_slice(json).unwrap_or_default(),
             elements: Vec::new(),
             broken: Vec::new(),
         }
     }
 
-    /// Whether a mistake likely follows from one that was removed: a field is missing where one had a wrong name.
+    /// Whether a mistake follows from a removal: a field is missing where one had a wrong name.
     fn explains(&self, mistake: &Mistake) -> bool {
         mistake.text.starts_with("missing field") && self.broken.contains(&self.original(&mistake.path))
     }
 
-    /// Removes what stands at this place; `false` if nothing does.
     fn remove(&mut self, path: &[Step]) -> bool {
         let Some((last, parent)) = path.split_last() else {
             return false;
@@ -184,7 +177,7 @@ impl Repair {
         value
     }
 
-    /// The place in the document as it was written.
+    /// The place in the original document.
     fn original(&self, path: &[Step]) -> Vec<Step> {
         let mut path = path.to_vec();
         for (list, removed) in self.elements.iter().rev() {

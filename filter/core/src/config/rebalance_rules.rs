@@ -1,14 +1,11 @@
-//! Checks of `rebalance`.
-
 use std::time::Duration;
 
 use super::Problem;
 use super::compiled::{Carrier, IdleBound, Rebalance};
 use super::schema::PolicyConfig;
 
-/// After which time sessions of the policy at `field` may restart, and its idle bound, which lags less for that.
-/// `keeps_up`: whether a token reaches its client with any response. `longest`: how long a session may stay unused.
-/// Adds what is wrong with it to `problems`.
+/// Checks `rebalance`. Also returns the idle bound, which lags less for it. `keeps_up`: whether a token reaches its
+/// client with any response. `longest`: how long a session may stay unused. Adds to `problems`.
 pub(super) fn rebalance(
     field: &str,
     config: &PolicyConfig,
@@ -18,7 +15,7 @@ pub(super) fn rebalance(
     problems: &mut Vec<Problem>,
 ) -> Option<(Rebalance, IdleBound)> {
     let after = config.rebalance?.get();
-    // Where the policy has no timeout, `maxIdle` is everybody's, and no mistake of the policy.
+    // `maxIdle` is not the policy's.
     let timeout = config.idle_timeout.or(config.absolute_timeout);
     let message = match own {
         // `source_rules` says why.
@@ -41,7 +38,7 @@ pub(super) fn rebalance(
         field: format!("{field}.rebalance"),
         message: message.to_owned(),
     }));
-    // A renewal of the token notes the use. This much of the time before is unknown.
+    // A renewal notes the use; this much before is unknown.
     let lag = (longest / 10).min(after / 5);
     let bound = IdleBound { bound: longest, lag };
     Some((Rebalance { unseen: after + lag }, bound))

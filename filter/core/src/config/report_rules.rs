@@ -1,5 +1,3 @@
-//! The rules of `reportSessions`.
-
 use std::time::Duration;
 
 use super::Problem;

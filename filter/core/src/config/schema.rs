@@ -1,4 +1,4 @@
-//! The configuration as it is written. Field names are in camel case in JSON, and an unknown field is refused.
+//! The configuration as it is written: camel case in JSON, and no unknown fields.
 
 mod begin;
 #[cfg(feature = "schema")]
@@ -93,7 +93,7 @@ pub struct FilterConfig {
 }
 
 impl FilterConfig {
-    /// A configuration with these policies and without keys. All other fields have their defaults.
+    /// A configuration with these policies, without keys, and otherwise with defaults.
     #[must_use]
     pub fn without_keys(policies: BTreeMap<String, PolicyConfig>) -> Self {
         Self {
@@ -163,7 +163,7 @@ pub struct FenceConfig {
     pub not_before: u64,
 }
 
-/// A map without duplicate names. JSON does not say which of two values counts, and serde would take the last.
+/// A map without duplicate names: of two values, serde would take the last.
 fn each_once<'de, D: serde::Deserializer<'de>, V: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, V>, D::Error> {
@@ -192,7 +192,7 @@ fn each_once<'de, D: serde::Deserializer<'de>, V: Deserialize<'de>>(
     deserializer.deserialize_map(EachOnce(PhantomData))
 }
 
-/// One of the words of a type. serde itself says "expected map with a single key" of what is no text.
+/// One of the words of a type. Of other types, serde would say "expected map with a single key".
 fn word<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     struct Word<T>(PhantomData<T>);
 
@@ -200,7 +200,7 @@ fn word<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) 
         type Value = T;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            // Only its error tells which words a type has.
+            // Only its error has the words of a type.
             let no_word = StrDeserializer::<serde::de::value::Error>::new("");
             let error = T::deserialize(no_word).err().map(|error| error.to_string());
             let words = error.as_ref().and_then(|error| error.split_once("expected "));
@@ -221,13 +221,13 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// `maxIdle` where a configuration does not say it: seven days.
+/// The default of `maxIdle`: seven days.
 #[must_use]
 pub fn default_max_idle() -> GatewayDuration {
     std::time::Duration::from_secs(7 * 24 * 3600).into()
 }
 
-/// `clockSkew` where a configuration does not say it: one minute.
+/// The default of `clockSkew`: one minute.
 #[must_use]
 pub fn default_clock_skew() -> GatewayDuration {
     std::time::Duration::from_secs(60).into()

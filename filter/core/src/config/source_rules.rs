@@ -1,5 +1,3 @@
-//! Checks of a policy whose sessions addresses hold.
-
 use super::Problem;
 use super::compiled::{Carrier, Source};
 use super::schema::{CacheControlConfig, PolicyConfig, SourceConfig, TokenConfig};
@@ -8,7 +6,7 @@ use crate::source::Rules;
 /// The most entries of a table: about a gigabyte.
 pub(super) const MAX_ENTRIES: u32 = 10_000_000;
 
-/// The table that `source` of the policy at `field` describes. Adds what is wrong with it to `problems`.
+/// Checks `source` and adds to `problems`.
 pub(super) fn source(
     field: &str,
     policy: &PolicyConfig,

@@ -1,10 +1,10 @@
-//! Names of cookies and headers that applications have for sessions of their own.
+//! Names of applications' session cookies and headers.
 
 use super::Warning;
 use super::schema::FilterConfig;
 use crate::token::CarrierMode;
 
-/// The name, and whose it is by default.
+/// Cookies, each with its default owner.
 const COOKIES: [(&str, &str); 22] = [
     (".AspNetCore.Session", "ASP.NET Core"),
     ("ASP.NET_SessionId", "ASP.NET"),

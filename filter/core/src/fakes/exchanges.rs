@@ -1,7 +1,6 @@
-//! A table of requests and their responses, with what is done for them.
+//! A table of requests and responses, with what is done for them.
 //!
-//! The core decides and writes the table (`tests/exchanges.rs`). The tests of each adapter walk through it with the
-//! adapter's own code and a fake of its host: so an adapter asks for what the core means, and does what it plans.
+//! The core writes it (`tests/exchanges.rs`), and each adapter's tests walk through it with a fake host.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,9 +18,9 @@ use crate::view;
 
 const TABLE: &str = include_str!("../../tests/golden/exchanges.json");
 
-/// The keys of the table's configuration whose tokens are honoured. All bytes of a key are its id.
+/// The honoured keys. All bytes of a key are its id.
 const KEYS: [u8; 2] = [1, 2];
-/// The names of cookies, headers and parameters in which new tokens are looked for.
+/// Where to look for new tokens.
 const NAMES: [&str; 4] = ["session", "x-session", "JSESSIONID", "s"];
 
 /// The time of all exchanges.
@@ -30,19 +29,17 @@ pub fn now() -> Timestamp {
     Timestamp::from_unix_seconds(1_763_718_000)
 }
 
-/// The table.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exchanges {
     pub about: String,
-    /// The configuration of the filter for all exchanges, which take place in their order.
+    /// For all exchanges, in order.
     pub config: Value,
-    /// How many backends the census knows in the end.
+    /// Backends in the census in the end.
     pub told: usize,
     pub exchanges: Vec<Exchange>,
 }
 
-/// A request and its response.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exchange {
@@ -52,35 +49,32 @@ pub struct Exchange {
     pub done: Done,
 }
 
-/// What comes from the client, the route and the backend. A header field is `name: value`.
+/// A header field is `name: value`.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Given {
-    /// The metadata of the route; empty if it has none.
     pub session: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub route: String,
-    /// Where the route leads; [`CLUSTER`] if it is empty.
+    /// [`CLUSTER`] if empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub cluster: String,
-    /// The other clusters that the route's sessions can be led to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub destinations: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_session: Option<String>,
-    /// The tokens by their names in the fields.
+    /// By their names in the fields.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tokens: BTreeMap<String, Token>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
-    /// The controller lets one session move from the first of these hosts to the second.
+    /// The controller lets one session move between these hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moves: Option<[SocketAddr; 2]>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub request: Vec<String>,
-    /// The address of the host that answers.
     pub by: String,
-    /// The details of a reply of the proxy's own. The proxy still has the address of the host that it tried.
+    /// Details of the proxy's own reply, with the address of the host that it tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reply: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -133,31 +127,28 @@ fn is_first_key(key: &u8) -> bool {
     *key == 1
 }
 
-/// What is done for an exchange, in order. A change of a header is `set name: value`, `add name: value` or
-/// `remove name`.
+/// What is done for an exchange, in order. A change of a header is `set name: value`, `add name: value` or `remove
+/// name`.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Done {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub request: Vec<String>,
-    /// The cluster that the request is led to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub led: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
-    /// The host that the request is sent to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steered: Option<String>,
     #[serde(skip_serializing_if = "is_false")]
     pub strict: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub response: Vec<String>,
-    /// What the token says that is `NEW` in the response.
+    /// The content of the response's token `NEW`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub counted: Vec<String>,
-    /// What the access log has in the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logged: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -178,7 +169,7 @@ impl Exchanges {
         serde_json::from_str(TABLE)
     }
 
-    /// The table as it is kept: an exchange in three lines.
+    /// The table's text: an exchange in three lines.
     ///
     /// # Errors
     /// Never.
@@ -202,8 +193,7 @@ impl Exchanges {
 }
 
 impl Done {
-    /// Takes the destination that was set in its header out of the changes, because the request is led there. It is
-    /// empty if none was set.
+    /// Moves the destination from the header's change to `led`.
     pub fn lead(&mut self) -> String {
         let mut changes = self.request.iter();
         let prefix = format!("set {DESTINATION_HEADER}: ");
@@ -216,19 +206,17 @@ impl Done {
 }
 
 impl Given {
-    /// The fields of the request.
     #[must_use]
     pub fn request_fields(&self) -> Vec<(String, String)> {
         self.fields(&[":method: GET", ":path: /", ":scheme: http"], &self.request)
     }
 
-    /// The fields of the response.
     #[must_use]
     pub fn response_fields(&self) -> Vec<(String, String)> {
         self.fields(&[":status: 200"], &self.response)
     }
 
-    /// These fields, with tokens in the places of their names, behind the `defaults` that are not among them.
+    /// These fields with tokens for their names, behind the missing `defaults`.
     fn fields(&self, defaults: &[&str], fields: &[String]) -> Vec<(String, String)> {
         let own: Vec<_> = fields.iter().map(|field| self.field(field)).collect();
         let defaults = defaults.iter().map(|field| self.field(field));
@@ -249,7 +237,6 @@ impl Given {
         self.session.rsplit_once('/').map_or("shop", |(_, scope)| scope)
     }
 
-    /// Where the route leads.
     #[must_use]
     pub fn cluster(&self) -> &str {
         if self.cluster.is_empty() {
@@ -259,8 +246,7 @@ impl Given {
         }
     }
 
-    /// The cluster of a session of this destination, which is written as [`Destination`] does; where the route leads
-    /// if its sessions cannot be led there.
+    /// The cluster of a session of this [`Destination`]; the route's if there is none.
     #[must_use]
     pub fn led_to(&self, destination: &str) -> &str {
         let mut all = self.destinations.iter().map(String::as_str);
@@ -268,7 +254,6 @@ impl Given {
         led.unwrap_or(self.cluster())
     }
 
-    /// What the controller says of sessions that may move.
     #[must_use]
     pub fn answer(&self) -> Answer {
         let of_cluster = |[from, to]: &[SocketAddr; 2]| Shed {
@@ -283,7 +268,6 @@ impl Given {
         }
     }
 
-    /// The request, for the core.
     pub fn request(&self) -> Request {
         let mut request = match self.session.as_str() {
             "" => Request::on_route(&self.route),
@@ -309,7 +293,6 @@ impl Given {
         request
     }
 
-    /// The response, for the core, of this cluster to a request that was sent to this host.
     pub fn response(&self, cluster: &str, asked: Option<SocketAddr>) -> Response {
         let mut response = match &self.reply {
             Some(details) => Response::local(200, details, &self.by),
@@ -360,7 +343,7 @@ fn realm(key: u8, scope: &str, mode: CarrierMode, name: &str) -> Option<Realm> {
 }
 
 impl Exchange {
-    /// What was done, with names in the places of tokens, whose random bytes differ each time.
+    /// What was done, with names for tokens, whose random bytes differ each time.
     #[must_use]
     pub fn shown(&self, mut done: Done) -> Done {
         let known: Vec<_> = self
@@ -395,7 +378,7 @@ impl Exchange {
         done
     }
 
-    /// Where a new token counts, and what it says.
+    /// Where a new token counts, and its content.
     fn says(&self, token: &str) -> String {
         let places = CarrierMode::ALL
             .into_iter()

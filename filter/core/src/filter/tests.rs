@@ -3,13 +3,11 @@
 use super::*;
 use crate::fakes::Request;
 
-/// What routes with sessions there are for one policy.
 const CONFIG: &[u8] = br#"{
     "keys": [{"id": 1, "inline": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}],
     "policies": {"web": {"cookie": {"name": "session"}}}
 }"#;
 
-/// A request of the route of this number.
 fn of_route(number: usize) -> Request {
     Request::new().session(scope(number))
 }
@@ -22,7 +20,6 @@ fn filter() -> Filter {
     Filter::from_json(CONFIG, &|_| None).unwrap().0
 }
 
-/// The policy that a request of this route has, bound to its scope.
 fn bound(filter: &Filter, number: usize) -> Arc<BoundPolicy> {
     filter.session(&of_route(number)).unwrap().unwrap();
     filter.bound_policies.get(scope(number).as_bytes()).unwrap()
@@ -59,7 +56,6 @@ fn a_client_cannot_make_scopes() {
     assert_eq!(filter.bound_policies.len(), 1);
 }
 
-/// Routes come and go while a filter lives.
 /// Takes seconds: 100,000 scopes derive their keys.
 #[test]
 fn beyond_the_limit_each_scope_ends_one_that_is_not_used() {

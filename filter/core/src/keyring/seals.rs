@@ -1,4 +1,4 @@
-//! Seals: by them, those who have the same keyring know what one of them says.
+//! Seals, by which holders of the same keyring trust each other's messages.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::{Entry, KeyState};
 use crate::siv::{self, HmacKey, HmacSha256, TAG_LEN};
 
-/// What the keys of a keyring seal for one purpose. As for tokens, the signing key does, and all verify: in every phase
-/// of a rotation, all who have the keyring of this phase or the one before understand each other.
+/// A keyring's seals for one purpose. The signing key seals and all verify, so keyrings one phase of a rotation apart
+/// work together.
 pub struct Seals {
     signing: Option<Arc<HmacKey>>,
-    /// Each stays where it is, so that no copies are left behind.
+    /// In place, so that no copies are left behind.
     all: Vec<Arc<HmacKey>>,
 }
 
@@ -26,7 +26,7 @@ impl Seals {
         }
     }
 
-    /// The seal of a message; `None` if no key signs. `head` says what the message is for: no head may begin another.
+    /// A message's seal, if a key signs. `head` is its purpose: no head may begin another.
     #[must_use]
     pub fn seal(&self, head: &[u8], message: &[u8]) -> Option<[u8; TAG_LEN]> {
         let key = self.signing.as_ref()?;

@@ -11,13 +11,13 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::siv::{HmacKey, HmacSha256};
 
-/// 32 secret bytes. They are wiped when dropped and compared in constant time, and `Debug` does not show them. They
-/// stay where they are: to move bytes, or a vector of them that grows, would leave copies behind.
+/// 32 secret bytes: wiped when dropped, compared in constant time, hidden from `Debug`. They stay in place: a move
+/// would leave copies behind.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct Secret(Box<[u8; Secret::LEN]>);
 
 impl Secret {
-    /// The length of a secret in bytes.
+    /// Bytes of a secret.
     pub const LEN: usize = 32;
 
     /// A secret with these bytes.
@@ -33,8 +33,7 @@ impl Secret {
         Self(Box::new([0; Self::LEN]))
     }
 
-    /// Reads a secret in canonical standard base64 (RFC 4648 section 4), 44 characters. Surrounding white space is
-    /// ignored.
+    /// Reads a secret in canonical standard base64 (RFC 4648 section 4), 44 characters, ignoring white space around.
     #[must_use]
     pub fn from_base64(text: &str) -> Option<Self> {
         let mut bytes = Zeroizing::new([0; Self::LEN + 2]);
@@ -48,7 +47,6 @@ impl Secret {
         Zeroizing::new(STANDARD.encode(self.0.as_slice()))
     }
 
-    /// A secret with these bytes; `None` unless there are 32.
     pub(super) fn from_slice(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::LEN] = bytes.try_into().ok()?;
         let mut secret = Self::zero();
@@ -60,7 +58,7 @@ impl Secret {
         &self.0
     }
 
-    /// The key for one purpose: HKDF-SHA256 without salt, with `label` as info. It stays where `P` has it.
+    /// HKDF-SHA256 without salt, with `label` as info. The key stays where `P` has it.
     pub(super) fn subkey<P: From<HmacKey>>(&self, label: &[u8]) -> P {
         let key = derive(&self.0, label);
         wipe_stack::<MADE>();
@@ -82,12 +80,12 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A function of its own, because all that it leaves behind has to be below its caller's frame. The libraries wipe
-/// their hashes, but neither the extracted key nor HMAC's padded copies.
+/// Its own function, so that all that it leaves behind is below its caller's frame: the libraries wipe neither the
+/// extracted key nor HMAC's padded copies.
 #[inline(never)]
 fn derive<P: From<HmacKey>>(secret: &[u8; Secret::LEN], label: &[u8]) -> P {
     let mut okm = [0; Secret::LEN];
-    // This cannot fail: 32 bytes are far below HKDF's limit of 255 hashes.
+    // 32 bytes are far below HKDF's limit of 255 hashes.
     let _ = Hkdf::<Sha256>::new(None, secret).expand(label, &mut okm);
     let mut block = padded(&okm);
     let key = HmacKey::new(&block);
@@ -96,11 +94,11 @@ fn derive<P: From<HmacKey>>(secret: &[u8; Secret::LEN], label: &[u8]) -> P {
     key.into()
 }
 
-/// More of the stack than it takes to make keys, in an unoptimised build.
+/// More words of the stack than making keys takes in an unoptimised build.
 pub(crate) const MADE: usize = 1024;
 
-/// Overwrites what returned functions left on the stack, `WORDS` of 16 bytes. Not inlined, so that these are below the
-/// frame of its caller.
+/// Overwrites `WORDS` of 16 bytes that returned functions left on the stack. Not inlined, so that they are below its
+/// caller's frame.
 #[inline(never)]
 pub(crate) fn wipe_stack<const WORDS: usize>() {
     std::hint::black_box(&mut [0_u128; WORDS]).zeroize();

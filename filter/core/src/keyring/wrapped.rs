@@ -6,7 +6,7 @@
 //! entry = key id (1) | state (1) | secret (32), in the order of the ids; the secret of a revoked key is zeros
 //! ```
 //!
-//! There is no randomness in it: a keyring has one text under each key, so an unchanged keyring is not sent again.
+//! Without randomness: an unchanged keyring has the same text and is not sent again.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -16,16 +16,15 @@ use zeroize::Zeroizing;
 use super::{Entry, KeyId, KeyState, KeyringError, Secret, check_entries};
 use crate::siv::{self, HmacKey, HmacSha256, TAG_LEN};
 
-/// The HKDF labels (RFC 5869 `info`). Changing one requires a new version.
+/// HKDF labels (RFC 5869 `info`). A change requires a new version.
 const MAC_LABEL: &[u8] = b"limpet keyring v1 mac";
 const ENCIPHER_LABEL: &[u8] = b"limpet keyring v1 encipher";
 
 /// Byte 0. No token begins with it, so a token in place of a keyring, or the reverse, is malformed.
 const VERSION: u8 = 0x81;
-/// Bytes before the entries.
 const HEAD_LEN: usize = 2 + TAG_LEN;
 const ENTRY_LEN: usize = 2 + Secret::LEN;
-/// In place of the secret of a revoked key.
+/// In place of a revoked key's secret.
 const NO_SECRET: [u8; Secret::LEN] = [0; Secret::LEN];
 /// Ids are single bytes, so there are at most 256 keys.
 const MAX_LEN: usize = HEAD_LEN + 256 * ENTRY_LEN;
@@ -42,7 +41,7 @@ pub enum UnwrapError {
     /// The text was changed, or sealed under another key.
     #[error("bad signature: changed, or wrapped under another key-encryption key of the same id")]
     BadSignature,
-    /// The text was sealed under this key, but by a later version of the format.
+    /// Sealed under this key, but by a later version of the format.
     #[error("unknown entries: wrapped by a later version")]
     UnknownEntries,
 }
@@ -60,7 +59,7 @@ impl Wrapped {
         if text.len() > MAX_TEXT_LEN {
             return Err(UnwrapError::Malformed);
         }
-        // The engine refuses padding and non-zero trailing bits, so no other text decodes to the same bytes.
+        // No other text decodes to the same bytes: padding and non-zero trailing bits are refused.
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| UnwrapError::Malformed)?;
         let entries = bytes.len().saturating_sub(HEAD_LEN);
         if bytes.first() != Some(&VERSION) || entries == 0 || entries % ENTRY_LEN != 0 {
@@ -69,16 +68,16 @@ impl Wrapped {
         Ok(Self(bytes))
     }
 
-    /// The key-encryption key that the text names. This is not verified.
+    /// The key-encryption key's id, not verified.
     #[must_use]
     pub fn key_encryption_key(&self) -> KeyId {
         KeyId(self.0.get(1).copied().unwrap_or_default())
     }
 
-    /// Opens the keyring with its key-encryption key.
+    /// Opens the keyring.
     ///
     /// # Errors
-    /// If the text was changed or sealed under another key, or a later version of the format wrote it.
+    /// If the text was changed or sealed under another key, or a later version wrote it.
     pub fn open(&self, key_encryption_key: &Secret) -> Result<Vec<Entry>, UnwrapError> {
         let tag = self.0.get(2..HEAD_LEN).unwrap_or_default();
         let mut payload = Zeroizing::new(self.0.get(HEAD_LEN..).unwrap_or_default().to_vec());
@@ -96,7 +95,7 @@ impl Wrapped {
     }
 }
 
-/// Seals a keyring under the key-encryption key with this id.
+/// Seals a keyring.
 ///
 /// # Errors
 /// If the entries do not form a keyring.
@@ -123,7 +122,6 @@ pub fn wrap(entries: &[Entry], id: KeyId, key_encryption_key: &Secret) -> Result
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// A MAC that has absorbed the associated data.
 fn bound(key_encryption_key: &Secret, id: KeyId) -> HmacSha256 {
     key_encryption_key
         .subkey::<HmacKey>(MAC_LABEL)

@@ -1,34 +1,31 @@
-//! A client's identity: its address without the bits beyond the policy's prefix.
-
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
-/// How a policy takes addresses for clients, and how many of them it remembers for how long.
+/// A policy's clients: prefixes of addresses, number and timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
-    /// How many bits of an IPv4 address count.
+    /// Bits of an IPv4 address that count.
     pub prefix_v4: u8,
-    /// How many bits of an IPv6 address count.
+    /// Bits of an IPv6 address that count.
     pub prefix_v6: u8,
-    /// How long an entry stays unused.
+    /// How long an unused entry stays.
     pub timeout: Duration,
     /// The most entries.
     pub entries: u32,
 }
 
-/// A client of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Client {
     /// The bits that count; the others are 0.
     pub(crate) ip: IpAddr,
-    /// Whether this is the address as Envoy knows it.
+    /// Whether all bits of the address count.
     pub(crate) is_whole: bool,
 }
 
 impl Rules {
-    /// What counts where a policy does not say it. Kubernetes takes this timeout for `sessionAffinity: ClientIP`.
+    /// The defaults. Kubernetes has this timeout for `sessionAffinity: ClientIP`.
     pub const DEFAULT: Self = Self {
         prefix_v4: 32,
         prefix_v6: 64,
@@ -36,10 +33,10 @@ impl Rules {
         entries: 100_000,
     };
 
-    /// The client at an address as Envoy writes it, `ip:port`; `None` if it has no IP address.
+    /// The client at `ip:port`; `None` if it has no IP address.
     pub(crate) fn client(&self, address: &[u8]) -> Option<Client> {
         let address: SocketAddr = std::str::from_utf8(address).ok()?.parse().ok()?;
-        // A client of IPv4 may come in either family, for example through a proxy that forwards its address.
+        // In either family, for example through a proxy.
         let ip = match address.ip().to_canonical() {
             IpAddr::V4(ip) => {
                 let mask = u32::MAX.checked_shl(32 - u32::from(self.prefix_v4.min(32)));
@@ -57,7 +54,7 @@ impl Rules {
     }
 }
 
-/// What an entry is found by: a client, and the sessions that the entry is of.
+/// The key of an entry: client, policy and scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
     client: [u8; 16],
@@ -69,7 +66,7 @@ pub struct Key {
 pub(crate) struct ScopeId([u8; 8]);
 
 impl ScopeId {
-    /// Clients with other prefixes are other clients, so the prefixes are a part of it.
+    /// The prefixes are a part of it, because other prefixes make other clients.
     pub(crate) fn new(policy: &str, rules: &Rules, scope: &[u8]) -> Self {
         let mut digest = Sha256::new();
         // No policy's name contains it.
@@ -85,7 +82,6 @@ impl ScopeId {
 }
 
 impl Key {
-    /// Bytes of an encoded key.
     pub(super) const LEN: usize = 24;
 
     pub(crate) fn new(client: Client, scope: ScopeId) -> Self {
@@ -99,7 +95,7 @@ impl Key {
         }
     }
 
-    /// The key of any client in a scope of this number, for tests and measurements.
+    /// The key of any client, for tests and measurements.
     #[must_use]
     pub fn of_client(client: [u8; 16], scope: u64) -> Self {
         let scope = ScopeId(scope.to_be_bytes());

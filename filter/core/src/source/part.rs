@@ -1,4 +1,4 @@
-//! A part of a table: entries that share a lock, and that know which of them was not used for longest.
+//! Entries that share a lock.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,22 +12,20 @@ use super::Key;
 use crate::time::Timestamp;
 use crate::token::{Claims, Destination};
 
-/// The index of an entry in [`Part::entries`].
 type Place = u32;
 
-/// Entries by their keys.
 #[derive(Debug, Default)]
 pub(super) struct Part {
     entries: Vec<Entry>,
     index: HashTable<Place>,
-    /// Each entry once, by the time of its last use or an earlier one: to use an entry changes nothing here, so that
-    /// requests of living sessions only read.
+    /// Each entry once, by the time of its last use or an earlier one: to use it changes nothing here, so living
+    /// sessions only read.
     oldest: BinaryHeap<Reverse<(u64, Place)>>,
-    /// Places of entries that had to go.
+    /// Places of evicted entries.
     free: Vec<Place>,
 }
 
-/// An entry, in one line of the CPU's caches: to find one in a large table waits for memory once.
+/// An entry in one line of the CPU's caches: to find one in a large table waits for memory once.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Entry {
@@ -83,7 +81,6 @@ impl Entry {
     }
 }
 
-/// An entry that had to go.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Gone {
     pub(super) last_seen: Timestamp,
@@ -91,7 +88,7 @@ pub(super) struct Gone {
 }
 
 impl Part {
-    /// The entry of a key. If `is_alive` says so, it is noted as used now. Needs no writer's lock.
+    /// Finds an entry, and notes it as used now if `is_alive`, without a writer's lock.
     pub(super) fn find(
         &self,
         hash: u64,
@@ -107,7 +104,7 @@ impl Part {
         Some(claims)
     }
 
-    /// Sets the entry of a key. Whether there was none.
+    /// Sets the entry of a key. Returns whether it is new.
     pub(super) fn put(&mut self, hash: u64, key: &Key, claims: &Claims, hash_of: impl Fn(&Key) -> u64) -> bool {
         let entry = Entry::new(*key, claims);
         if let Some(known) = self.place(hash, key).and_then(|place| self.entry_mut(place)) {
@@ -115,7 +112,7 @@ impl Part {
             return false;
         }
         let last_seen = claims.last_seen.unix_millis();
-        // A table has at most as many entries as a `u32` counts.
+        // A table has at most `u32::MAX` entries.
         let next = || Place::try_from(self.entries.len()).unwrap_or(Place::MAX);
         let place = self.free.pop().unwrap_or_else(next);
         if let Some(vacated) = self.entry_mut(place) {
@@ -141,7 +138,7 @@ impl Part {
         }
     }
 
-    /// Takes the least recently used entry out, unless it is the one of this key.
+    /// Takes out the least recently used entry, but not this key's.
     pub(super) fn evict(&mut self, newest: &Key, hash_of: impl Fn(&Key) -> u64) -> Option<Gone> {
         let mut passed = None;
         let gone = loop {
@@ -193,7 +190,7 @@ fn at(entries: &[Entry], place: Place) -> Option<&Entry> {
     entries.get(usize::try_from(place).ok()?)
 }
 
-/// Makes room by eighths: to double the room would waste half of it.
+/// Makes room by eighths, because doubling would waste half.
 fn grow(len: usize, capacity: usize, reserve: impl FnOnce(usize)) {
     if len == capacity {
         reserve(len / 8 + 4);
@@ -202,7 +199,6 @@ fn grow(len: usize, capacity: usize, reserve: impl FnOnce(usize)) {
 
 #[cfg(test)]
 impl Part {
-    /// How many entries are looked at to find this one.
     pub(super) fn probes(&self, hash: u64, key: &Key) -> u32 {
         let mut probes = 0;
         let found = self.index.find(hash, |place| {

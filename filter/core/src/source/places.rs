@@ -1,7 +1,6 @@
 //! Entries in a memory that keeps bytes by name and never gives them back.
 //!
-//! So there is a fixed number of names. An address has its place under one of them, which it shares with others, and
-//! the least recently used of those goes first.
+//! The number of names is fixed. Of the entries of a name, the least recently used goes first.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -12,7 +11,7 @@ use super::{Key, Rules};
 use crate::time::Timestamp;
 use crate::token::{Claims, Destination};
 
-/// How many entries have the same name. More of them take longer to copy; fewer are full sooner.
+/// Entries of one name. More take longer to copy; fewer are full sooner.
 const OF_A_NAME: u32 = 32;
 
 /// Bytes of an entry: key, address, port, kind of address, destination, two times.
@@ -25,13 +24,13 @@ const IPV6: u8 = 6;
 pub struct Places(Vec<u8>);
 
 impl Places {
-    /// The number of names for as many entries as the rules allow.
+    /// The number of names.
     #[must_use]
     pub fn names(rules: &Rules) -> u32 {
         rules.entries.div_ceil(OF_A_NAME).max(1)
     }
 
-    /// The number of the name that a key's entry has. Without the seed, it is not known which clients share one.
+    /// The number of the key's name. Without the seed, it is not known which clients share one.
     #[must_use]
     pub fn number(rules: &Rules, seed: &[u8], key: &Key) -> u32 {
         let digest = Sha256::new().chain_update(seed).chain_update(key.bytes()).finalize();
@@ -40,14 +39,14 @@ impl Places {
         u32::try_from(number).unwrap_or_default()
     }
 
-    /// How many entries may have the name of this number. All names together have as many as the rules allow.
+    /// The most entries of a name. All names together have the rules' number.
     fn most(rules: &Rules, name: u32) -> usize {
         let names = Self::names(rules);
         let most = rules.entries / names + u32::from(name < rules.entries % names);
         usize::try_from(most).unwrap_or(usize::MAX)
     }
 
-    /// Reads what was kept under a name. Bytes of another form count as no entries.
+    /// Reads a name's content. Bytes of another form count as no entries.
     #[must_use]
     pub fn read(bytes: Vec<u8>) -> Self {
         Self(if bytes.len().is_multiple_of(LEN) {
@@ -57,7 +56,7 @@ impl Places {
         })
     }
 
-    /// What to keep under the name.
+    /// The name's content.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.0
@@ -69,7 +68,7 @@ impl Places {
         decode(self.0.chunks_exact(LEN).find(|entry| is_of(entry, key))?)
     }
 
-    /// Sets the entry of a key, under the name of this number. Whether another one had to go that was not over.
+    /// Sets the entry of a key. Returns whether it evicted a living one.
     pub fn put(&mut self, key: &Key, claims: &Claims, rules: &Rules, name: u32) -> bool {
         self.remove(key);
         let mut evicted = false;
@@ -86,7 +85,7 @@ impl Places {
         evicted
     }
 
-    /// Removes the entry of a key. Whether there was one.
+    /// Removes the entry of a key. Returns whether there was one.
     pub fn remove(&mut self, key: &Key) -> bool {
         let Some(at) = self.0.chunks_exact(LEN).position(|entry| is_of(entry, key)) else {
             return false;
@@ -95,7 +94,7 @@ impl Places {
         true
     }
 
-    /// How far the noted time of the last use may lag behind: to note it costs more than to read it.
+    /// How far the noted last use may lag: writing costs more than reading.
     #[must_use]
     pub fn lag(rules: &Rules) -> Duration {
         (rules.timeout / 100).min(Duration::from_secs(1))
@@ -158,13 +157,13 @@ mod tests {
         }
     }
 
-    /// With the name and a node of Envoy's map for up to 32 entries, that is less than 70 bytes for each.
+    /// With the name and a node of Envoy's map for up to 32 entries, less than 70 bytes each.
     #[test]
     fn an_entry_takes_59_bytes() {
         assert_eq!(LEN, 59);
     }
 
-    /// Some names have no room while others have: what that costs a table that is full for the first time.
+    /// Some names are full earlier than others.
     #[test]
     fn few_entries_go_before_all_places_are_taken() {
         let rules = Rules::DEFAULT;

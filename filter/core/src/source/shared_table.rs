@@ -1,5 +1,3 @@
-//! A table for all workers of a process.
-
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
@@ -10,13 +8,12 @@ use crate::time::Timestamp;
 use crate::token::Claims;
 use crate::view::ViewError;
 
-/// How many entries of a full table share a lock.
+/// Entries of a full table that share a lock.
 const OF_A_PART: usize = 1024;
 const MOST_PARTS: usize = 256;
 
 /// A table that workers share. In the steady state they only read: a part is locked for writing when a session begins
-/// in it or moves. A table of up to 1,024 entries knows the least recently used one of all; in a larger one, each part
-/// knows its own.
+/// or moves. Beyond 1,024 entries, each part evicts its own least recently used.
 #[derive(Debug)]
 pub struct SharedTable {
     rules: Rules,
@@ -26,7 +23,7 @@ pub struct SharedTable {
 }
 
 impl SharedTable {
-    /// An empty table, without memory for entries.
+    /// An empty table.
     #[must_use]
     pub fn new(rules: &Rules) -> Self {
         let parts = limit(rules).div_ceil(OF_A_PART).next_power_of_two().min(MOST_PARTS);
@@ -54,16 +51,16 @@ impl SharedTable {
         self.hasher.hash_one(key)
     }
 
-    /// The number of the part of a hash. A part's index uses the other bits.
+    /// The number of a hash's part, whose index uses the other bits.
     fn part_of(&self, hash: u64) -> usize {
         usize::try_from(hash >> 40).unwrap_or(0) & (self.parts.len() - 1)
     }
 
-    /// Takes out the oldest entry of the part of this key, or of the next one that has another entry than the key's.
+    /// Takes out the oldest entry of this part, or of the next one with another entry than the key's.
     fn evict(&self, from: usize, newest: &Key) -> Option<Gone> {
         let (before, behind) = self.parts.split_at_checked(from)?;
         behind.iter().chain(before).find_map(|part| {
-            // A panic cannot leave a part half-changed, so a poisoned lock is safe to use.
+            // A panic cannot leave a part half-changed.
             let mut part = part.write().unwrap_or_else(PoisonError::into_inner);
             part.evict(newest, |key| self.hash(key))
         })
@@ -111,7 +108,7 @@ impl Table for SharedTable {
     }
 }
 
-/// The tables of a process, whatever configurations it reads: one that does not change a policy leaves its table.
+/// The tables of a process, kept by configurations that do not change their policy.
 #[derive(Debug, Default)]
 pub struct Tables(Mutex<Vec<Known>>);
 
@@ -187,7 +184,7 @@ mod tests {
         table
     }
 
-    /// Entries that are looked at for each of a thousand lookups, on average.
+    /// Entries read per lookup, on average.
     fn probes(table: &SharedTable, entries: u32) -> f64 {
         let probes = |client: u32| {
             let (key, hash) = (key(client), table.hash(&key(client)));
@@ -196,7 +193,7 @@ mod tests {
         (0..1000).map(|turn: u32| probes(turn * (entries / 1000))).sum::<f64>() / 1000.0
     }
 
-    /// Takes seconds: a table of a million entries is filled.
+    /// Takes seconds: it fills a table of a million entries.
     #[test]
     fn a_lookup_in_a_million_looks_at_no_more_entries() {
         let [thousand, million] = [1_000, 1_000_000].map(|entries| (full(entries), entries));
@@ -215,7 +212,7 @@ mod tests {
             found.is_ok_and(|found| found.is_some())
         };
         assert!((1_000_000..1_000_100).all(is_there));
-        // 100 new clients take the places of the oldest ones of their parts, of which there are 256.
+        // 100 new clients replace the oldest ones of 256 parts.
         let young = (20_000..1_000_000).step_by(7);
         assert_eq!(
             young.filter(|client| !is_there(*client)).count(),
@@ -224,7 +221,6 @@ mod tests {
         );
     }
 
-    /// Workers that come at the same time leave no more entries than there may be.
     #[test]
     fn workers_fill_a_table_together() {
         let table = SharedTable::new(&rules(1500));

@@ -1,5 +1,3 @@
-//! What a session asks of a table.
-
 use std::fmt;
 use std::time::Duration;
 
@@ -8,15 +6,15 @@ use crate::time::Timestamp;
 use crate::token::Claims;
 use crate::view::ViewError;
 
-/// Entries of a policy, by client and scope. An entry says what a token would say.
+/// A policy's entries by client and scope, each as good as a token.
 pub trait Table: fmt::Debug + Send + Sync {
-    /// The entry of a key, however old it is. If `is_alive` says so, the entry is noted as used now.
+    /// The entry of a key, however old, noted as used now if `is_alive`.
     ///
     /// # Errors
     /// If the proxy does not answer.
     fn find(&self, key: &Key, now: Timestamp, is_alive: &dyn Fn(&Claims) -> bool) -> Result<Option<Claims>, ViewError>;
 
-    /// Sets the entry of a key. Whether another one had to go that was not over: the least recently used.
+    /// Sets the entry of a key. Returns whether another one was evicted alive.
     ///
     /// # Errors
     /// If the proxy does not answer.
@@ -28,7 +26,7 @@ pub trait Table: fmt::Debug + Send + Sync {
     /// If the proxy does not answer.
     fn remove(&self, key: &Key) -> Result<(), ViewError>;
 
-    /// How far the noted time of the last use may lag behind.
+    /// How far the noted last use may lag.
     fn lag(&self) -> Duration {
         Duration::ZERO
     }

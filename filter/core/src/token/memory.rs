@@ -1,12 +1,11 @@
-//! Verified tokens, remembered for the requests that follow: a page sends thirty of them with one token.
+//! Verified tokens, remembered for further requests: a page sends thirty with one token.
 //!
-//! Only a realm's findings in the bytes of a token are remembered: the policy asks of each request whether the session
-//! is alive, so times, fences and destinations count as ever. A realm never changes, and a changed keyring makes other
-//! ones, so what is remembered is never wrong.
+//! Only a realm's findings in a token's bytes are remembered; times, fences and destinations are checked each time. A
+//! realm never changes, and a changed keyring makes other realms.
 //!
-//! A token has one place, which the next one with the same place takes over. So there is nothing to search, and clients
-//! can only make each other's tokens be verified again. Forged ones do not get in. The time that a comparison takes
-//! gives no token away: all bytes are compared, in constant time.
+//! A token has one place, which the next one takes over: there is no search, and clients can only cause each other's
+//! tokens to be verified again. Forged tokens are not remembered. All bytes are compared in constant time, so timing
+//! reveals no token.
 
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
@@ -17,30 +16,27 @@ use zeroize::Zeroize as _;
 
 use super::{MAX_TEXT_LEN, Opened, Realm, Refusal};
 
-/// How many bits the number of a place has: 512 tokens are remembered, in about 80 KB.
+/// Bits of a place's number: 512 places, in about 80 KB.
 const BITS: u32 = 9;
-/// Characters of a token that are only of its tag, which is a keyed hash of everything else in it.
+/// Characters only of the tag, a keyed hash of everything else.
 const TAG: std::ops::Range<usize> = 4..12;
-/// The room for a text: whole words, which are compared at once.
+/// Bytes for a text: whole words, which are compared at once.
 const ROOM: usize = MAX_TEXT_LEN.next_multiple_of(8);
 
-/// The verified tokens of a configuration.
 pub(crate) struct TokenMemory {
-    /// Odd and random, so that it is not known which tokens share a place.
+    /// Odd and random, so that outsiders do not know which tokens share a place.
     multiplier: u64,
     places: Box<[Mutex<Place>]>,
 }
 
-/// A token, and what it says. It is wiped when it goes, because it gives the session to its holder.
+/// A remembered token, wiped in the end, because its holder has the session.
 struct Place {
-    /// The number of the realm.
     realm: u64,
     text: Text,
-    /// `None` if there is no token.
     opened: Option<Opened>,
 }
 
-/// The text of a token, with zeros behind it.
+/// A token's text, with zeros behind it.
 #[derive(Clone, Copy)]
 struct Text {
     bytes: [u8; ROOM],
@@ -53,19 +49,19 @@ impl TokenMemory {
         let (Some(place), Some(kept)) = (self.place(realm, text), Text::new(text)) else {
             return realm.open(text);
         };
-        // A panic cannot leave a place half-changed, so a poisoned lock is safe to use.
+        // A panic cannot leave a place half-changed.
         let found = place.lock().unwrap_or_else(PoisonError::into_inner).find(realm, &kept);
         if let Some(opened) = found {
             return Ok(opened);
         }
-        // Verified without the lock.
+        // Without the lock.
         let opened = realm.open(text)?;
         let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
         place.put(realm, kept, opened);
         Ok(opened)
     }
 
-    /// Where this token is, if it is remembered; `None` if the text is no token.
+    /// The place of a token; `None` if the text is none.
     fn place(&self, realm: &Realm, text: &[u8]) -> Option<&Mutex<Place>> {
         let tag = u64::from_ne_bytes(text.get(TAG)?.try_into().ok()?);
         // The highest bits depend on all others.
@@ -80,7 +76,6 @@ impl Text {
         length: 0,
     };
 
-    /// `None` if it is too long for a token.
     fn new(text: &[u8]) -> Option<Self> {
         let mut kept = Self::NONE;
         kept.bytes.get_mut(..text.len())?.copy_from_slice(text);
@@ -88,7 +83,7 @@ impl Text {
         Some(kept)
     }
 
-    /// Takes the same time whatever the bytes are.
+    /// Compares in constant time.
     fn is(&self, other: &Self) -> bool {
         let pairs = self.words().zip(other.words());
         let differences = pairs.fold(0, |all, (one, other)| all | (one ^ other));
@@ -134,7 +129,7 @@ impl Drop for Place {
 impl Default for TokenMemory {
     fn default() -> Self {
         let mut places = Vec::new();
-        // A VM may have a limit. Without the room, every token is verified.
+        // A VM may have a limit. Then every token is verified.
         if places.try_reserve_exact(1 << BITS).is_ok() {
             places.resize_with(1 << BITS, || Mutex::new(Place::EMPTY));
         }
@@ -173,7 +168,6 @@ mod tests {
         realm.seal(Form::Sealed, &claims, number.to_be_bytes())
     }
 
-    /// Whether the token is remembered.
     fn has(memory: &TokenMemory, realm: &Realm, text: &[u8]) -> bool {
         let place = memory.place(realm, text).zip(Text::new(text));
         place.is_some_and(|(place, text)| place.lock().unwrap().find(realm, &text).is_some())

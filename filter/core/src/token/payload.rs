@@ -8,19 +8,18 @@ use crate::time::Timestamp;
 /// The content of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claims {
-    /// The backend of the session.
+    /// The session's backend.
     pub host: SocketAddr,
-    /// The cluster through which the backend was reached.
+    /// The cluster of the backend.
     pub destination: Destination,
     /// When the session on this backend started.
     pub issued_at: Timestamp,
-    /// When the session was last noted as used. Before `issued_at` only while the session is
-    /// [moving](Claims::is_moving).
+    /// When the session was last noted as used. Before `issued_at` only while [moving](Claims::is_moving).
     pub last_seen: Timestamp,
 }
 
 impl Claims {
-    /// The claims of a session that the application moves to this backend now.
+    /// The claims of a session that the application moves now.
     #[must_use]
     pub fn moving(host: SocketAddr, destination: Destination, now: Timestamp) -> Self {
         Self {
@@ -31,8 +30,7 @@ impl Claims {
         }
     }
 
-    /// The same, used now. A session that began in the future did so before the clock was set back: now counts, or it
-    /// would be one that moves.
+    /// The same, used now. After a clock was set back, `issued_at` is now, too, or the session would be moving.
     #[must_use]
     pub fn used_at(self, now: Timestamp) -> Self {
         Self {
@@ -48,37 +46,33 @@ impl Claims {
         Age(self.issued_at, self.last_seen)
     }
 
-    /// Whether the application named the backend, which has not answered the session yet: it was last used before it
-    /// came here.
+    /// Whether the application named the backend, which has not answered yet: last used before it was issued.
     #[must_use]
     pub fn is_moving(&self) -> bool {
         self.last_seen < self.issued_at
     }
 }
 
-/// Of several tokens of a session, the one of the greatest age counts: the session that was issued last, and of the
-/// same session, the token that was renewed last.
+/// The age of a token. The greatest counts: the session issued last, and in it the token renewed last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Age(Timestamp, Timestamp);
 
-/// The first byte: the kind of the address.
+/// The kind of the address.
 const IPV4: u8 = 0;
 const IPV6: u8 = 1;
 
 /// Bytes without the address: kind, port, destination, two times, nonce.
 const FIXED_LEN: usize = 1 + 2 + 4 + 6 + 6 + 4;
 const IPV4_LEN: usize = FIXED_LEN + 4;
-/// Bytes of the longest payload.
 pub(super) const MAX_LEN: usize = FIXED_LEN + 16;
 
-/// Whether a payload can have `len` bytes.
 pub(super) fn is_length(len: usize) -> bool {
     len == IPV4_LEN || len == MAX_LEN
 }
 
 impl Claims {
-    /// In this order: kind of address, address, port, destination, issued at, last seen, nonce. Integers are
-    /// big-endian, times are in milliseconds.
+    /// The payload: kind of address, address, port, destination, issued at, last seen, nonce. Integers are big-endian,
+    /// times are in milliseconds.
     pub(super) fn encode(&self, nonce: [u8; 4]) -> Vec<u8> {
         let mut out = Vec::with_capacity(MAX_LEN);
         match self.host.ip() {
@@ -101,7 +95,7 @@ impl Claims {
         out
     }
 
-    /// The inverse of [`Claims::encode`], with the nonce; `None` if the bytes are not a payload.
+    /// The inverse of [`Claims::encode`], with the nonce.
     pub(super) fn decode(bytes: &[u8]) -> Option<(Self, [u8; 4])> {
         let mut reader = Reader(bytes);
         let ip = match reader.take()? {

@@ -12,7 +12,6 @@ use super::{Claims, Form, HEAD_LEN, Parts, Refusal};
 use crate::keyring::{Key, KeyId, KeyState, Keyring};
 use crate::siv::{self, HmacKey, HmacSha256};
 
-/// How many realms there were.
 static REALMS: AtomicU64 = AtomicU64::new(0);
 
 /// How a token travels. Tokens are bound to it.
@@ -20,15 +19,15 @@ static REALMS: AtomicU64 = AtomicU64::new(0);
 pub enum CarrierMode {
     /// The filter's own cookie.
     Cookie,
-    /// In front of the value of the application's cookie.
+    /// In front of the application's cookie value.
     CookiePrefix,
-    /// In place of the value of the application's cookie.
+    /// In place of the application's cookie value.
     CookieRewrite,
     /// The filter's own header.
     Header,
-    /// In front of the value of the application's header.
+    /// In front of the application's header value.
     HeaderPrefix,
-    /// The filter's own parameter of the query.
+    /// The filter's own query parameter.
     Query,
 }
 
@@ -57,15 +56,15 @@ impl CarrierMode {
     }
 }
 
-/// What a token is bound to but does not contain: scope, carrier mode and session name, and the keys.
+/// What a token is bound to but does not contain: scope, carrier mode, session name and keys.
 ///
-/// The associated data is absorbed once, when a realm is made, so a verification hashes only the payload.
+/// The associated data is absorbed once, so a verification hashes only the payload.
 #[derive(Debug)]
 pub struct Realm {
-    /// No other realm of this process has it.
+    /// Unique in this process.
     number: u64,
     signing: RealmKey,
-    /// In the order of their ids. A token names its key, so their number costs a verification next to nothing.
+    /// By id. A token names its key, so their number costs next to nothing.
     others: Vec<RealmKey>,
     revoked: Arc<BTreeSet<KeyId>>,
 }
@@ -73,7 +72,7 @@ pub struct Realm {
 struct RealmKey {
     id: KeyId,
     state: KeyState,
-    /// MACs that have absorbed the associated data of each form.
+    /// MACs that have absorbed the associated data.
     sealed: HmacSha256,
     signed: HmacSha256,
     encipher: Arc<HmacKey>,
@@ -88,21 +87,21 @@ impl std::fmt::Debug for RealmKey {
     }
 }
 
-/// A verified token. The policy decides whether its session is still alive.
+/// A verified token, whose session may be over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opened {
-    /// The content of the token.
+    /// The token's content.
     pub claims: Claims,
-    /// What tells the session from others with equal claims. It outlasts renewals.
+    /// The nonce of the session, which outlasts renewals.
     pub nonce: [u8; 4],
-    /// The key of the token.
+    /// The token's key.
     pub key: KeyId,
-    /// Whether the key of the token is retiring, so that the token is due for renewal.
+    /// Whether the key is retiring, so that renewal is due.
     pub key_retiring: bool,
 }
 
 impl Realm {
-    /// The realm of a scope, carrier mode and session name. Header names are bound in lower case.
+    /// The realm of a session. Header names are bound in lower case.
     #[must_use]
     pub fn new(keyring: &Keyring, scope: &[u8], mode: CarrierMode, session_name: &str) -> Self {
         let session_name = match mode {
@@ -137,8 +136,7 @@ impl Realm {
         }
     }
 
-    /// A token with these claims under the signing key. The nonce, four random bytes, makes sessions with equal claims
-    /// different.
+    /// A token under the signing key. The nonce, four random bytes, tells sessions with equal claims apart.
     #[must_use]
     pub fn seal(&self, form: Form, claims: &Claims, nonce: [u8; 4]) -> String {
         let key = &self.signing;
@@ -157,7 +155,7 @@ impl Realm {
     /// Verifies a token.
     ///
     /// # Errors
-    /// If the text is not a token, its key is unknown or revoked, or the token was changed or made for another realm.
+    /// If it is malformed, its key is unknown or revoked, or it was changed or made for another realm.
     pub fn open(&self, text: &[u8]) -> Result<Opened, Refusal> {
         let parts = Parts::parse(text)?;
         let key = self.key(parts.key_id())?;
@@ -170,7 +168,7 @@ impl Realm {
         if !siv::verifies(key.bound(parts.form), payload, parts.tag()) {
             return Err(Refusal::BadSignature);
         }
-        // The token is verified, so if it cannot be decoded, a later version made it.
+        // Verified, so if it cannot be decoded, a later version made it.
         let (claims, nonce) = Claims::decode(payload).ok_or(Refusal::Malformed)?;
         Ok(Opened {
             claims,
@@ -182,12 +180,10 @@ impl Realm {
 }
 
 impl Realm {
-    /// What tells it from every other realm of this process.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// The key of new tokens.
     pub(crate) fn signing(&self) -> KeyId {
         self.signing.id
     }

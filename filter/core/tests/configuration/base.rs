@@ -36,7 +36,6 @@ pub(crate) fn changed(changes: &[(&str, Value)]) -> Value {
     config
 }
 
-/// The environment variables of these tests.
 pub(crate) fn environment(name: &str) -> Option<String> {
     match name {
         "KEY" => Some(INLINE.to_owned()),
@@ -51,22 +50,18 @@ pub(crate) fn load(config: &Value) -> Result<(Filter, Vec<Warning>), ConfigError
     Filter::from_json(config.to_string().as_bytes(), &environment)
 }
 
-/// The warnings about a configuration that is accepted.
 pub(crate) fn warnings(config: &Value) -> Vec<Warning> {
     load(config).unwrap().1
 }
 
-/// The problems, in order; none if the configuration is accepted.
 pub(crate) fn problems(config: &Value) -> Vec<Problem> {
     load(config).err().map(|error| error.problems).unwrap_or_default()
 }
 
-/// The fields of the problems.
 pub(crate) fn fields(config: &Value) -> Vec<String> {
     problems(config).into_iter().map(|problem| problem.field).collect()
 }
 
-/// Asserts that a change causes problems of these fields.
 #[track_caller]
 pub(crate) fn wrong(pointer: &str, value: Value, expected: &[&str]) {
     assert_eq!(
@@ -76,7 +71,6 @@ pub(crate) fn wrong(pointer: &str, value: Value, expected: &[&str]) {
     );
 }
 
-/// Asserts that a change is accepted.
 #[track_caller]
 pub(crate) fn right(pointer: &str, value: Value) {
     wrong(pointer, value, &[]);

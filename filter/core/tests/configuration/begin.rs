@@ -6,7 +6,6 @@ use crate::base::*;
 
 const SHOP: &str = "/policies/shop";
 
-/// The problems of a policy, without its name.
 fn found(policy: &Value) -> Vec<String> {
     let problems = problems(&changed(&[(SHOP, policy.clone())]));
     let problems = problems.iter().map(ToString::to_string);
@@ -68,7 +67,7 @@ fn methods_are_written_as_they_are_sent() {
     );
 }
 
-/// The application would never see its own, or the filter takes away what the application sets.
+/// The application would never see its own sign, or the filter takes it away.
 #[test]
 fn the_sign_is_the_applications() {
     let policy = |fields: &Value| {

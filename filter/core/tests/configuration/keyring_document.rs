@@ -92,7 +92,6 @@ fn a_mistake_is_named_by_its_field_and_no_secret_is_shown() {
     }
 }
 
-/// The longest idle time of all policies, plus a tenth of it, plus the clock skew.
 #[test]
 fn the_policy_with_the_longest_timeout_determines_longest_life() {
     let life = |policies: Value| {

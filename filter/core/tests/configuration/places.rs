@@ -6,7 +6,6 @@ use limpet_core::config::{self, schema::FilterConfig};
 use serde_json::{Value, json};
 use serde_path_to_error::Segment;
 
-/// Where serde stops in this document, if it does.
 fn followed(json: &[u8]) -> Option<String> {
     let mut deserializer = serde_json::Deserializer::from_slice(json);
     let error = serde_path_to_error::deserialize::<_, FilterConfig>(&mut deserializer).err()?;
@@ -26,7 +25,6 @@ fn followed(json: &[u8]) -> Option<String> {
     })
 }
 
-/// Copies of a value, each with one mistake.
 fn mistaken(value: &Value) -> Vec<Value> {
     let mut all = vec![
         Value::Null,

@@ -76,7 +76,6 @@ fn a_former_lag_is_greater_than_zero_and_names_a_namespace_or_none() {
     );
 }
 
-/// The fields of a former lag that are wrong.
 fn fields_of(config: &Value) -> String {
     let fields = fields(config);
     let of_former = |field: &String| field.trim_start_matches("policies.shop.formerLags[0].").to_owned();

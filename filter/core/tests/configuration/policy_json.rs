@@ -1,5 +1,4 @@
-//! The JSON of policies. The controller names a policy by a hash of it, so it must not change: see
-//! `src/config/schema/policy.rs`.
+//! The JSON of policies, which must not change (`src/config/schema/policy.rs`).
 
 use std::collections::BTreeSet;
 
@@ -57,7 +56,6 @@ fn written(policy: &str) -> String {
     serde_json::to_string(&policy).unwrap()
 }
 
-/// The paths of all fields of a JSON object, such as `cookie.name`.
 fn paths(json: &str) -> BTreeSet<String> {
     fn collect(value: &Value, path: &str, paths: &mut BTreeSet<String>) {
         for item in value.as_array().into_iter().flatten() {
@@ -98,7 +96,6 @@ fn fields_keep_their_order() {
     }
 }
 
-/// The names of all fields that a schema has anywhere.
 fn names(schema: &Value) -> BTreeSet<&str> {
     let own = schema["properties"].as_object().into_iter().flatten();
     let parts = schema.as_object().into_iter().flatten().map(|(_, part)| part);

@@ -21,7 +21,7 @@ fn it_is_shorter_than_sessions_may_stay_unused() {
     }
     let message = "rebalance: expected a duration greater than zero";
     assert_eq!(with_rebalance(cookie("idleTimeout"), "0s"), [message]);
-    // `maxIdle` is no field of the policy: where it is shorter, nobody begins anew.
+    // `maxIdle` is no field of the policy.
     assert_eq!(
         with_rebalance(json!({ "header": {"name": "s"} }), "99999h"),
         Vec::<String>::new()

@@ -14,7 +14,6 @@ fn routes_and_default_name_an_existing_policy() {
 
 #[test]
 fn a_bad_policy_does_not_make_its_references_bad() {
-    // The routes that name the policy are not a second problem.
     wrong("/policies/shop/cookie/name", json!(""), &["policies.shop.cookie.name"]);
     wrong("/policies/shop", json!({}), &["policies.shop"]);
 }

@@ -1,5 +1,4 @@
-//! A keyring in a secret of Envoy. Only a filter that can get secrets accepts the configuration, and there are no
-//! sessions until the secret arrives.
+//! A keyring in a secret of Envoy, before and after it arrives.
 
 use limpet_core::config::{self, KeyringDocument};
 use limpet_core::{Filter, SessionError};
@@ -68,7 +67,6 @@ fn every_problem_is_reported_at_once() {
     refused(&config, &["sdsKeys.name", "maxIdle"]);
 }
 
-/// A request on any route.
 struct Request;
 
 impl limpet_core::view::RequestView for Request {
@@ -115,10 +113,8 @@ fn there_are_no_sessions_until_the_keyring_arrives() {
         assert!(keyless.policies().eq(["api", "shop"]));
         let with_keys = keyless.with_keys(keyring());
         assert!(with_keys.session(&Request).unwrap().is_some());
-        // The filter without keys does not change.
         assert_eq!(keyless.session(&Request).map(|_| ()), Err(SessionError::NoKeys));
     }
-    // A route without sessions has none with or without keys.
     let mut config = sds(json!({"name": "limpet"}));
     config["default"] = NONE;
     let keyless = without_keys(&config).unwrap();

@@ -35,7 +35,6 @@ fn from_environment(name: &str) -> Option<String> {
     })
 }
 
-/// The errors about a configuration, by Display and by Debug.
 fn errors(config: &Value) -> String {
     let text = config.to_string();
     let error = limpet_core::Filter::from_json(text.as_bytes(), &from_environment).map(|_| ());

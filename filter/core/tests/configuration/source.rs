@@ -42,7 +42,6 @@ fn what_is_found_and_what_is_expected_is_said() {
     );
 }
 
-/// Nothing is sent to the client, so nothing says how.
 #[test]
 fn fields_of_tokens_are_refused() {
     right(

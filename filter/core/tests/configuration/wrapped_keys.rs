@@ -1,4 +1,4 @@
-//! Sealed keyrings: one of several key-encryption keys opens the keyring, or the configuration is refused.
+//! Sealed keyrings, opened by one of several key-encryption keys.
 
 use std::fmt::Write as _;
 
@@ -20,7 +20,6 @@ fn entry(id: u8, state: KeyState) -> Entry {
     }
 }
 
-/// Two keys, wrapped under the key in `KEY` with this id.
 fn text(id: u8) -> String {
     let keys = [entry(1, KeyState::Retiring), entry(2, KeyState::Signing)];
     wrap(&keys, KeyId(id), &Secret::from_base64(INLINE).unwrap()).unwrap()
@@ -50,7 +49,6 @@ fn the_key_encryption_key_opens_it_without_a_warning() {
     assert_eq!(warnings, []);
 }
 
-/// While the key is replaced, an Envoy has the old key, the new one, or both.
 #[test]
 fn other_key_encryption_keys_may_be_missing() {
     for other in ["OTHER", "UNSET", "SHORT"] {

@@ -1,4 +1,4 @@
-//! The process that is searched. It must not compute a secret in any other way than the filter does.
+//! The searched process. It must compute a secret only as the filter does.
 
 use std::io::BufRead as _;
 
@@ -9,11 +9,10 @@ use limpet_core::time::Timestamp;
 use limpet_core::{Filter, config};
 use zeroize::Zeroizing;
 
-/// Says that a process is the child, and where its keys come from.
+/// Marks a process as the child, and says where its keys come from.
 pub(crate) const VARIABLE: &str = "LIMPET_MEMORY_OF";
 pub(crate) const WAYS: [&str; 3] = ["the environment", "a wrapped keyring", "a document"];
-/// The variables with a key in base64, the one that replaces all keys, the wrapped keyring, and the path of the
-/// document.
+/// The variables with a key in base64, its successor, the wrapped keyring, and the document's path.
 pub(crate) const KEY: &str = "LIMPET_KEY";
 pub(crate) const NEXT: &str = "LIMPET_NEXT";
 pub(crate) const WRAPPED: &str = "LIMPET_WRAPPED";
@@ -64,8 +63,8 @@ fn filter(way: &str) -> Filter {
     filter.with_keys(keyring.expect("a keyring"))
 }
 
-/// A request whose token names the first key, and was made with another: verifying it leaves on the stack what
-/// verifying it with the next key overwrites.
+/// The token names the first key, but another made it: verifying it leaves on the stack what the next key's
+/// verification overwrites.
 #[inline(never)]
 fn request(filter: &Filter) {
     let token = format!("session=EAE{}", "A".repeat(57));

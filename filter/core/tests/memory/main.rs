@@ -1,9 +1,8 @@
-//! What is left of keys in the memory of a process that uses them: nothing of the keys themselves, of what HKDF makes
-//! of them, or of the padded copies that HMAC makes, neither while they are in use nor afterwards. Once other keys have
-//! replaced them, the states of HMAC are gone, too.
+//! What is left of keys in the memory of a process that uses them: nothing of the keys, of what HKDF makes of them, or
+//! of HMAC's padded copies. Once other keys replaced them, HMAC's states are gone too.
 //!
-//! A child process uses keys by the filter's own functions. This one searches its memory, as somebody would who has a
-//! core dump. It computes the secrets itself, so it cannot search its own. Linux only, where a process may do that.
+//! A child process uses keys by the filter's functions. This one searches its memory, like an attacker with a core
+//! dump, and computes the secrets itself, so it cannot search its own. Linux only.
 #![cfg(target_os = "linux")]
 #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a failed test")]
 #![allow(
@@ -27,10 +26,9 @@ use search::{Needles, key};
 const TOKEN_LABELS: [&str; 2] = ["limpet token v1 mac", "limpet token v1 encipher"];
 const KEYRING_LABELS: [&str; 2] = ["limpet keyring v1 mac", "limpet keyring v1 encipher"];
 
-/// Where the child's keys come from: a key in its environment, and keyrings with two others.
+/// The child's keys: one in its environment, and two in keyrings.
 const ENVIRONMENT: u8 = 29;
 const KEYRING: [u8; 2] = [43, 71];
-/// The key that replaces the others.
 const NEXT: u8 = 89;
 
 fn main() {
@@ -45,7 +43,6 @@ fn main() {
     assert!(remains.is_empty(), "in memory: {remains:#?}");
 }
 
-/// What is left of keys at each stage of a child.
 fn remains(way: &str, document: &Path) -> Vec<String> {
     let mut process = Process::start(way, document);
     let mut remains = Vec::new();

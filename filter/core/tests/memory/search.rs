@@ -1,4 +1,4 @@
-//! Searches the memory of another process for secrets, in the forms that computing with them leaves behind.
+//! Searches another process's memory for secrets, in the forms that computing with them leaves behind.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -8,14 +8,14 @@ use hkdf::Hkdf;
 use memchr::memmem::Finder;
 use sha2::Sha256;
 
-/// How many bytes of a form are looked for at once: what one vector register holds.
+/// Bytes of a form that are compared at once: one vector register.
 const LEN: usize = 16;
 const PAGE: usize = 4096;
 const ZEROS: [u8; PAGE + LEN - 1] = [0; PAGE + LEN - 1];
 const IPAD: u8 = 0x36;
 const OPAD: u8 = 0x5c;
 
-/// Secrets by the name of what was found.
+/// Secrets, with the name of what was found.
 #[derive(Default)]
 pub(crate) struct Needles(HashMap<[u8; LEN], String>);
 
@@ -30,7 +30,7 @@ impl Needles {
         }
     }
 
-    /// The states of HMAC that have absorbed the keys with these labels. Who has them can compute what the key can.
+    /// The states of HMAC with these labels' keys, which are as good as the keys.
     pub(crate) fn states(&mut self, name: &str, key: &[u8; 32], labels: &[&str]) {
         let (_, hkdf) = Hkdf::<Sha256>::extract(None, key);
         for label in labels {
@@ -47,7 +47,6 @@ impl Needles {
         }
     }
 
-    /// A text, such as a key in base64.
     pub(crate) fn text(&mut self, name: &str, text: &str) {
         self.halves(name, text.as_bytes());
     }
@@ -68,7 +67,7 @@ impl Needles {
         }
     }
 
-    /// The names of what is in the writable memory of a process, each with the region that it is in.
+    /// The names of the needles in a process's writable memory, each with its region.
     pub(crate) fn search(&self, process: u32) -> io::Result<BTreeSet<String>> {
         let finders: Vec<_> = self
             .0
@@ -80,7 +79,7 @@ impl Needles {
         for (region, start, len) in regions(process)? {
             let mut bytes = vec![0; len];
             memory.seek(SeekFrom::Start(start))?;
-            // Envoy may unmap a region meanwhile.
+            // A region may be unmapped meanwhile.
             if memory.read_exact(&mut bytes).is_err() {
                 continue;
             }
@@ -127,10 +126,9 @@ fn derived(hkdf: &Hkdf<Sha256>, label: &str) -> [u8; 32] {
     key
 }
 
-/// More than any machine has: what a sanitizer keeps addresses for, to note in it which memory may be used.
+/// More than any machine has: a sanitizer's map of usable addresses.
 const RESERVED: usize = 1 << 40;
 
-/// The writable regions of a process: name, first address and length.
 fn regions(process: u32) -> io::Result<Vec<(String, u64, usize)>> {
     let maps = std::fs::read_to_string(format!("/proc/{process}/maps"))?;
     let region = |line: &str| {

@@ -1,4 +1,4 @@
-//! Values of applications: a token in front of any value can be removed again, and dates tell deletions.
+//! Values of applications: a token in front can be removed again, and dates tell deletions.
 
 use std::time::Duration;
 
@@ -13,7 +13,6 @@ use crate::token::token;
 /// The last second of the year 9999. HTTP has no later date.
 const LATEST: u64 = 253_402_300_799;
 
-/// What may stand behind a pair.
 const ENDS: [&str; 4] = ["", "; Path=/", "; Max-Age=9", "; Path=/a; Max-Age=0"];
 
 fn at(seconds: u64) -> Timestamp {
@@ -46,7 +45,6 @@ proptest! {
         prop_assert_eq!(rest, Some(values.join(",").into_bytes()));
     }
 
-    /// A cookie of the name is set if any field sets it, and deleted if all fields of the name delete it.
     #[test]
     fn the_order_of_fields_says_nothing_of_a_cookie(
         fields in prop::collection::vec(("[st]", "[ab]{0,2}", prop::sample::select(&ENDS)), 0..5).prop_shuffle(),

@@ -10,7 +10,7 @@ fn mode() -> impl Strategy<Value = CarrierMode> {
     prop_oneof![Just(CarrierMode::Cookie), Just(CarrierMode::Header)]
 }
 
-/// Short strings of few letters, so that two of them are often equal or nearly equal.
+/// Few letters, so that two are often equal or nearly so.
 fn scope() -> impl Strategy<Value = String> {
     "[ab]{0,1}|[a-z/é]{0,30}"
 }

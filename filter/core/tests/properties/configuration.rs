@@ -1,4 +1,4 @@
-//! Any input is accepted, or refused with a field and a message, and never causes a panic.
+//! Any input is accepted, or refused with a field and a message, without a panic.
 
 use limpet_core::Filter;
 use limpet_core::config::{self, ConfigError, Environment};
@@ -34,7 +34,7 @@ fn full() -> Value {
     })
 }
 
-/// The JSON pointer of every value in a document, including the document.
+/// The JSON pointer of every value in a document, including itself.
 fn places(value: &Value, at: &str, out: &mut Vec<String>) {
     out.push(at.to_owned());
     match value {

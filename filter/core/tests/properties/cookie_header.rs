@@ -1,18 +1,16 @@
-//! Our cookies are found and removed. All other bytes of the Cookie header stay, in order.
+//! Our cookies are found and removed, and all other bytes of the Cookie header stay in order.
 
 use limpet_core::carrier::cookie_field::{Verdict, edit, unquoted};
 use proptest::prelude::*;
 
 const NAME: &str = "session";
 
-/// The values of one name in a Cookie field.
 #[derive(Debug, PartialEq)]
 struct Found {
     values: Vec<Vec<u8>>,
     remaining: Vec<u8>,
 }
 
-/// Removes the cookies of our name, as a session does.
 fn find(field: &[u8], name: &str) -> Option<Found> {
     let mut values = Vec::new();
     let remaining = edit(field, |found, value| {
@@ -25,7 +23,7 @@ fn find(field: &[u8], name: &str) -> Option<Found> {
     remaining.map(|remaining| Found { values, remaining })
 }
 
-/// A segment of a Cookie field: our cookie, one that is nearly ours, or anything.
+/// A segment of a Cookie field: ours, nearly ours, or any.
 fn segment() -> impl Strategy<Value = Vec<u8>> {
     let ours = "[ \t]{0,2}session[ \t]{0,2}=[ \t]{0,2}\"?[a-zA-Z0-9=_-]{0,6}\"?[ \t]{0,2}";
     let nearly = " ?(Session|session|sessio|xsession|session2|\\$session)(=|==|)[a-z]{0,3}";
@@ -38,7 +36,6 @@ fn segment() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// A pair with another name.
 fn other_pair() -> impl Strategy<Value = Vec<u8>> {
     let is_other = |segment: &Vec<u8>| ours(segment).is_none() && !segment.trim_ascii().is_empty();
     segment().prop_filter("a pair that is not ours", is_other)
@@ -72,7 +69,7 @@ fn expected(field: &[u8]) -> Option<(Vec<Vec<u8>>, Vec<u8>)> {
     Some((values, remaining.join(&b';')))
 }
 
-/// The field without leading semicolons and white space, in which results may differ if the first pair was removed.
+/// Without leading semicolons and white space, which may differ if the first pair was removed.
 fn without_leading_blanks(field: &[u8]) -> &[u8] {
     let is_blank = |byte: &u8| *byte == b';' || byte.is_ascii_whitespace();
     &field[field.iter().take_while(|byte| is_blank(byte)).count()..]

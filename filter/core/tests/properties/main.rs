@@ -1,4 +1,4 @@
-//! Properties of every token, cookie header, duration and configuration, not only of examples.
+//! Properties of every token, cookie header, duration and configuration.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,11 +1,11 @@
-//! Our parameters are found and removed. All other bytes of the path stay, in order.
+//! Our parameters are found and removed, and all other bytes of the path stay in order.
 
 use limpet_core::carrier::query;
 use proptest::prelude::*;
 
 const NAME: &str = "session";
 
-/// A parameter: ours, one that is nearly ours, or anything.
+/// A parameter: ours, nearly ours, or any.
 fn parameter() -> impl Strategy<Value = Vec<u8>> {
     let ours = "(session|sessio%6e|%73ession|%73%65%73%73%69%6F%6e)(=[a-zA-Z0-9=_%?-]{0,6})?";
     let nearly = "(Session|sessio|xsession|session2|%73essio|sess%69o|session%3d|session;|%2573ession)(=[a-z]{0,3})?";
@@ -26,7 +26,7 @@ fn before() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// The bytes that an escaped text stands for, by the URL Standard.
+/// The bytes of an escaped text, by the URL Standard.
 fn decoded(text: &[u8]) -> Vec<u8> {
     let hex = |at: usize| text.get(at).and_then(|byte| char::from(*byte).to_digit(16));
     let (mut decoded, mut at) = (Vec::new(), 0);
@@ -61,7 +61,6 @@ fn found(path: &[u8]) -> Option<(Vec<Vec<u8>>, Vec<u8>)> {
     Some((values, rest))
 }
 
-/// What must be found, by definition.
 fn expected(path: &[u8]) -> Option<(Vec<Vec<u8>>, Vec<u8>)> {
     let mark = path.iter().position(|byte| *byte == b'?')?;
     let all: Vec<&[u8]> = path[mark + 1..].split(|byte| *byte == b'&').collect();
@@ -101,7 +100,6 @@ proptest! {
         check(&path)?;
     }
 
-    /// What a redirect gets is what the next request brings, and all else of it stays.
     #[test]
     fn a_token_in_a_url_is_found_again(
         before in before(),

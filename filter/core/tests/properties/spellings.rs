@@ -14,7 +14,6 @@ fn open(text: &[u8]) -> Result<(), Refusal> {
     realm().open(text).map(|_| ())
 }
 
-/// Why a token is refused whose byte `at` became `byte`.
 fn expected(at: usize, byte: u8) -> Refusal {
     match (at, byte) {
         (0, 0x10 | 0x11) => BadSignature,
@@ -67,7 +66,7 @@ fn every_truncation_is_malformed() {
     }
 }
 
-/// Takes seconds: each byte at each place of each example.
+/// Takes seconds: as above.
 #[test]
 fn every_extension_by_a_byte_is_malformed() {
     for token in examples() {
@@ -100,8 +99,7 @@ fn other_spellings_of_the_same_bytes_are_malformed() {
     }
 }
 
-/// These tokens need the key, but version 1 never writes them. The second implementation, `verify_vectors.py`, made
-/// them.
+/// Version 1 never writes these tokens, which need the key; `verify_vectors.py` made them.
 #[test]
 fn a_bad_payload_is_malformed_although_it_is_signed() {
     let realm = realm_of(KeyId(1), [1; 32], b"scope", CarrierMode::Cookie, "session");

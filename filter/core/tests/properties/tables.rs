@@ -1,4 +1,4 @@
-//! The tables of clients against a list that is searched from its begin to its end.
+//! The tables of clients against a list.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -38,7 +38,6 @@ fn claims(client: u8, host: u16, now: Timestamp) -> Claims {
     }
 }
 
-/// What is done to a table, some seconds after what was done before.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Find { client: u8, is_use: bool },
@@ -56,11 +55,10 @@ fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
     prop::collection::vec((0..30_u64, step), 0..120)
 }
 
-/// All entries in a list.
 #[derive(Default)]
 struct Model {
     entries: BTreeMap<u8, Claims>,
-    /// Places that a removed entry still takes, with the time of its last use.
+    /// Places that removed entries still take, with the time of their last use.
     removed: BTreeMap<u8, Timestamp>,
 }
 
@@ -113,7 +111,7 @@ impl OneName {
     }
 }
 
-/// Every time is another one, so that one entry is the oldest.
+/// Each time differs, so that one entry is the oldest.
 fn check(
     steps: Vec<(u64, Step)>,
     most: usize,
@@ -200,7 +198,6 @@ proptest! {
         )?;
     }
 
-    /// Whatever is in the memory of somebody else.
     #[test]
     fn bytes_of_another_form_are_no_entries(bytes in prop::collection::vec(any::<u8>(), 0..300), host in any::<u16>()) {
         let mut places = Places::read(bytes);

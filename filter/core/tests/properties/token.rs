@@ -1,4 +1,4 @@
-//! Tokens contain their claims. The other modules use the strategies and helpers of this one.
+//! Tokens contain their claims. The other modules use these strategies and helpers.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -38,7 +38,6 @@ pub(crate) fn token() -> impl Strategy<Value = String> {
     (form(), claims(), any::<[u8; 4]>()).prop_map(|(form, claims, nonce)| realm().seal(form, &claims, nonce))
 }
 
-/// Valid claims.
 pub(crate) fn example() -> Claims {
     Claims {
         host: SocketAddr::from(([10, 1, 2, 3], 8080)),
@@ -48,7 +47,6 @@ pub(crate) fn example() -> Claims {
     }
 }
 
-/// One token of each form and address family.
 pub(crate) fn examples() -> Vec<String> {
     let hosts = ["10.1.2.3:8080", "[2001:db8::1]:443"].map(|host| host.parse().unwrap());
     let forms = [Form::Sealed, Form::Signed];

@@ -142,7 +142,7 @@ fn carriers_in_one_header_are_all_taken_out() {
     assert_eq!(visit.request_edit, Some(Edit::Remove("cookie".into())));
 }
 
-/// Envoy begins a redirected request again with the path of the redirect, so also a token that is forwarded is gone.
+/// The restarted request has the redirect's path, so a forwarded token is gone too.
 #[test]
 fn a_redirected_request_has_its_session() {
     for (also, header, value) in [
@@ -199,13 +199,11 @@ fn a_split_leads_a_query_token_to_its_cluster() {
     );
 }
 
-/// What a client may send.
 #[test]
 fn hostile_queries_cost_a_policy_fifty_tokens() {
     let site = site(json!([{"query": {"name": "s"}}]));
     let visit = |path: &str| site.visit(&Request::new().path(path), &Response::by(A), at(0));
     let [a, b] = [A, B].map(token);
-    // A token twice, and another one.
     assert_eq!(visit(&format!("/?s={a}&s={a}&s={b}")).host().as_deref(), Some(A));
     assert_eq!(visit(&format!("/?s=x&s=&s&s={a}")).host().as_deref(), Some(A));
     let foreign =
@@ -213,11 +211,9 @@ fn hostile_queries_cost_a_policy_fifty_tokens() {
     let behind = |count: usize| visit(&format!("/?{}s={a}", format!("s={foreign}&").repeat(count)));
     assert_eq!(behind(49).host().as_deref(), Some(A));
     assert_eq!(behind(50).request, refused(Refusal::BadSignature));
-    // Percent-encoded, as a whole and in part.
     let encoded: String = a.bytes().map(|byte| format!("%{byte:02x}")).collect();
     assert_eq!(visit(&format!("/?%73={encoded}")).host().as_deref(), Some(A));
     assert_eq!(visit(&format!("/?s=%{a}")).request, refused(Refusal::Malformed));
-    // Many parameters, and long ones.
     let many: String = (0..10_000).map(|i| format!("p{i}=v&")).collect();
     let found = visit(&format!("/?{many}s={a}&{many}"));
     assert_eq!(found.host().as_deref(), Some(A));

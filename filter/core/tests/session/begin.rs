@@ -11,7 +11,6 @@ fn site(begin: Value) -> Site {
     Site::new(cookie_policy(json!({ "begin": begin })))
 }
 
-/// A response in which the application sets this cookie.
 fn setting(cookie: &str) -> Response {
     Response::by(A).header("set-cookie", cookie)
 }
@@ -119,7 +118,7 @@ fn a_session_that_lives_goes_on_as_always() {
     }
 }
 
-/// Who refuses a token refuses the session: nobody keeps a visitor who cannot show one.
+/// Otherwise, any client could begin a session with a forged token.
 #[test]
 fn a_refused_token_is_no_session() {
     let begin = json!({"cookie": "login"});
@@ -198,7 +197,6 @@ fn a_redirect_gets_a_token_when_the_session_begins() {
     );
 }
 
-/// Who has no entry stays where the hash of the address leads.
 #[test]
 fn an_entry_begins_with_the_applications_sign() {
     let site = Site::new(json!({"source": {}, "begin": {"cookie": "login", "methods": ["POST"]}}));

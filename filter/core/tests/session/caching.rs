@@ -1,10 +1,10 @@
-//! Shared caches must neither store a token nor merge it into a response that they have stored.
+//! Shared caches must neither store a token nor merge it into a stored response.
 
 use serde_json::{Value, json};
 
 use crate::world::*;
 
-/// A policy of each carrier, and the response field in which the application sets its own cookie or header.
+/// A policy of each carrier, and the field in which the application sets its own.
 fn carriers() -> [(Value, Option<(&'static str, String)>); 5] {
     let cookie = format!("{COOKIE}=abc");
     [
@@ -25,7 +25,6 @@ fn carriers() -> [(Value, Option<(&'static str, String)>); 5] {
     ]
 }
 
-/// The new Cache-Control of a response that carries a token.
 fn becomes(response: &Response) -> Option<String> {
     let visit = Site::new(cookie_policy(json!({}))).visit(&Request::new(), response, at(0));
     assert!(visit.token().is_some());
@@ -36,9 +35,8 @@ fn saying(field: &str) -> Response {
     Response::by(A).header("cache-control", field)
 }
 
-/// A cache merges the fields of a 304 into the response that it has stored (RFC 9111 sections 3.2 and 4.3.4), those of
-/// a 206 into another part (3.4), and those of a HEAD's 200 into that of a GET (4.3.5). Some caches store errors and
-/// redirects by rules of their own.
+/// A cache merges the fields of a 304 into its stored response (RFC 9111 sections 3.2 and 4.3.4), of a 206 into another
+/// part (3.4), and of a HEAD's 200 into a GET's (4.3.5). Some store errors and redirects.
 #[test]
 fn a_response_with_a_token_is_private_whatever_its_status() {
     for (policy, applications) in carriers() {

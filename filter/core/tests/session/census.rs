@@ -6,7 +6,6 @@ use serde_json::json;
 
 use crate::world::*;
 
-/// A site whose adapter counts.
 fn counting(policy: serde_json::Value) -> Site {
     let reports = json!({ "cluster": "limpet.controller", "nodeCluster": "shop/web" });
     Site::configured(policy, json!({ "reportSessions": reports }))
@@ -124,7 +123,6 @@ fn nothing_is_told_where_nobody_counts() {
     }
 }
 
-/// Counting asks the proxy for nothing.
 #[test]
 fn counting_costs_no_question() {
     let site = counting(cookie_policy(json!({})));
@@ -153,7 +151,7 @@ fn what_clients_do_is_counted() {
     assert_eq!(change.windows[0].sketch().unwrap().estimate(), 50);
 }
 
-/// All that leaves an Envoy: no part of a token, and no address of a client.
+/// All that leaves an Envoy.
 #[test]
 fn reports_say_nothing_of_clients() {
     use base64::Engine as _;

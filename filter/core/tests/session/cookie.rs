@@ -12,7 +12,6 @@ fn token() -> String {
     cookie_token("cart", &claims(A, at(0), at(0)))
 }
 
-/// The edit of a Cookie field.
 fn edit(site: &Site, field: &str) -> Option<Edit> {
     site.visit(&Request::new().cookie(field), &Response::by(A), at(0))
         .request_edit

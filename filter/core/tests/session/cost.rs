@@ -1,4 +1,5 @@
-//! The questions to the proxy. All headers together cost the wasm filter one host call; every other question costs one.
+//! The questions to the proxy. For the wasm filter, all headers together cost one host call, and every other question
+//! one.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,6 @@ use serde_json::{Value, json};
 
 use crate::world::*;
 
-/// The questions about a request with a live session, and about its response.
 fn steady_state(policy: Value, fields: Value, request: Request) -> (Vec<String>, Vec<String>) {
     let site = Site::configured(policy, fields);
     let response = Response::by(A).surely_as_asked();
@@ -82,7 +82,6 @@ fn a_request_without_a_session_costs_one_question() {
     assert_eq!(request.asked(), ["route_session"]);
 }
 
-/// The questions about a response to a client without a session.
 fn first_response(fields: Value, response: Response) -> Vec<String> {
     let site = Site::new(cookie_policy(fields));
     site.visit(&Request::new().header(":method", "GET"), &response, at(0));
@@ -201,7 +200,7 @@ fn the_number_of_keys_costs_a_request_nothing() {
         let keyring = Keyring::of(&entries).unwrap();
         Realm::new(&keyring, b"cart", CarrierMode::Cookie, COOKIE)
     };
-    // A token of the key that was looked for last when keys were tried one by one.
+    // When keys were tried one by one, this was the last.
     let token = |others: u8| {
         let secret = Secret::new([others; 32]);
         let signing = limpet_core::keyring::Key::new(KeyId(others), KeyState::Signing, &secret);

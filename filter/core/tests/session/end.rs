@@ -86,7 +86,7 @@ fn the_deletion_has_the_attributes_of_the_cookie() {
     assert!(https.attributes().contains(&"Secure"));
 }
 
-/// With a link from another site, the browser may have brought the application's cookie and not the session's.
+/// A request from another site may bring the application's cookie and not the session's.
 #[test]
 fn a_logout_without_a_session_deletes_the_cookie_too() {
     let site = Site::new(policy(json!({"absoluteTimeout": "10s"})));
@@ -114,7 +114,6 @@ fn the_response_of_a_logout_has_no_token() {
     let site = Site::new(policy(
         json!({"idleTimeout": "100s", "tell": {"header": {"name": "x-tell"}}}),
     ));
-    // A token would be due: the first one, a renewal, and one for another backend.
     for (request, response, now) in [
         (Request::new(), Response::by(A), 0),
         (session(), Response::by(A), 50),

@@ -100,7 +100,7 @@ fn a_fence_of_a_namespace_spares_the_scopes_of_others() {
         ("httproute/shop/web/0", fenced(), fenced()),
         ("xbackend/shop/web", fenced(), fenced()),
         ("httproute/other/web/0", STEERED, fenced()),
-        // These have no namespace.
+        // Without a namespace.
         ("httproute/shop", STEERED, fenced()),
         ("shop", STEERED, fenced()),
     ] {
@@ -113,7 +113,6 @@ fn a_fence_of_a_namespace_spares_the_scopes_of_others() {
     }
 }
 
-/// A site with fences, of a configuration that was read at this time.
 fn read_at(fences: &Value, ahead: &mut FencesAhead, now: Timestamp) -> (Site, Option<Warning>) {
     let policy = cookie_policy(json!({ "absoluteTimeout": "2h" }));
     let config = json!({

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use crate::world::*;
 
-/// Until when older tokens count.
 const UNTIL: u64 = 10_000;
 /// A tenth of an hour.
 const FORMER_LAG: u64 = 360;
@@ -26,7 +25,7 @@ fn former(namespace: Option<&str>) -> Value {
     json!({ "formerLags": [former] })
 }
 
-/// What becomes of a session of this scope whose token was last seen then.
+/// The outcome for a session of this scope whose token was last seen then.
 fn request(site: &Site, scope: &str, last_seen: Timestamp, now: Timestamp) -> RequestOutcome {
     let token = cookie_token(scope, &claims(A, at(0), last_seen));
     let request = Request::new().session(format!("shop/{scope}"));
@@ -82,7 +81,6 @@ fn a_former_lag_leaves_other_limits_as_they_are() {
 }
 
 proptest! {
-    /// The promise of `idleTimeout`, with tokens that lag as the former one lets them.
     #[test]
     fn a_session_that_is_used_within_the_shorter_idle_timeout_survives_the_change(
         former in 2..5000_u64,
@@ -104,7 +102,7 @@ proptest! {
         let mut until = None;
         for (turn, pause) in pauses.into_iter().enumerate() {
             if turn == change {
-                // As the controller says it, at the least.
+                // The earliest time that the controller may set.
                 until = Some(now.unix_seconds() + 1 + shorter + shorter / 10 + 1);
             }
             now = now.after(ms(part_of(shorter * 1000, pause)));

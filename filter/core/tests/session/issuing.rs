@@ -130,7 +130,6 @@ fn nothing_is_issued_on_replies_of_the_proxy() {
         let visit = client.visit_by(Request::new(), &Response::local(status, details, A), at(0));
         assert_eq!(visit.outcomes(), (NO_TOKEN, UNCHANGED), "{details}");
         assert!(visit.edits.is_empty() && visit.status.is_none(), "{details}");
-        // They do not move or renew a session, either.
         client.visit(A, at(0));
         let visit = client.visit_by(Request::new(), &Response::local(status, details, B), at(5));
         assert_eq!(
@@ -172,7 +171,6 @@ fn no_token_can_name_a_backend_without_an_ip_address() {
     assert!(moved.edits.is_empty());
 }
 
-/// A zone has another meaning on every machine, and a token has no room for it.
 #[test]
 fn no_token_can_name_an_address_with_a_zone() {
     let visit = site().visit(&Request::new(), &Response::by("[fe80::1%2]:80"), at(0));

@@ -17,7 +17,6 @@ fn site(keys: Value) -> Site {
     )
 }
 
-/// A request with a token of this key.
 fn bringing_of(id: u8, form: Form) -> Request {
     let token = realm(id, "cart", CarrierMode::Cookie, COOKIE).seal(form, &claims(A, at(0), at(0)), [0; 4]);
     Request::new().cookie(&format!("{COOKIE}={token}"))
@@ -116,7 +115,6 @@ fn a_revoked_keys_token_counts_nothing_and_says_why() {
     assert_eq!(visit(&site, 3).request, STEERED);
 }
 
-/// The key that a client leaves and the one that it comes to.
 fn change(visit: &Visit) -> Option<(Option<u8>, u8)> {
     visit
         .key_change
@@ -148,7 +146,7 @@ fn a_change_of_a_clients_key_is_told_once() {
         Some((None, 2)),
         "unknown"
     );
-    // No new token, or one of the same key, for the same session or the next one.
+    // No new token, or one of the same key.
     assert_eq!(change(&now(&bringing_of(4, Form::Sealed), 1)), None);
     for (seconds, outcome) in [(1, UNCHANGED), (500, RENEWED), (5000, ISSUED)] {
         let visit = now(&bringing_of(2, Form::Sealed), seconds);
@@ -156,7 +154,6 @@ fn a_change_of_a_clients_key_is_told_once() {
     }
     let moved = site.visit(&bringing_of(2, Form::Sealed), &Response::by(B), at(1));
     assert_eq!((moved.response, change(&moved)), (REISSUED, None));
-    // A dead session of another key is left as well.
     assert_eq!(change(&now(&bringing_of(3, Form::Sealed), 5000)), Some((Some(3), 2)));
 }
 

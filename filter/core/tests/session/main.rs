@@ -1,4 +1,4 @@
-//! Sessions, tested from outside: a filter, a fake proxy that answers questions, and clients that keep their tokens.
+//! Sessions from outside: a filter, a fake proxy, and clients that keep their tokens.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

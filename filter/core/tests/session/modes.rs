@@ -49,7 +49,6 @@ fn fields(visit: &Visit, header: &str) -> Option<Vec<String>> {
     (!fields.is_empty()).then_some(fields)
 }
 
-/// The token between `before` and `after` in a field.
 fn token_in<'a>(field: &'a str, before: &str, after: &str) -> &'a str {
     let token = field.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
     token.unwrap_or_else(|| panic!("{field} is not {before}<token>{after}"))
@@ -278,12 +277,10 @@ fn a_login_cookie_was_lost_because_a_token_made_it_too_large() {
     }
     // No browser would have kept it.
     assert_eq!(of(prefix(), &"x".repeat(room + 1)).outcomes(), (NO_TOKEN, ISSUED));
-    // A token takes the place of the value.
     assert_eq!(
         of(cookie_mode("rewrite", json!({})), &"x".repeat(2 * room)).outcomes(),
         (NO_TOKEN, ISSUED)
     );
-    // Browsers keep no headers.
     let header = Response::by(A).header(HEADER, &"x".repeat(2 * room));
     let visit = header_prefix().visit(&Request::new(), &header, at(0));
     assert_eq!(visit.outcomes(), (NO_TOKEN, ISSUED));

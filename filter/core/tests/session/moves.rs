@@ -16,7 +16,6 @@ fn site(fields: Value) -> Site {
     Site::new(policy(fields))
 }
 
-/// A response of `host` that names another one.
 fn naming(host: &str, named: &str) -> Response {
     Response::by(host).surely_as_asked().header(MOVE, named)
 }
@@ -73,7 +72,7 @@ fn naming_the_backend_that_answers_changes_nothing() {
     let visit = site.visit(&session(), &naming(A, A), at(1));
     assert_eq!((visit.outcomes(), visit.edits), ((STEERED, UNCHANGED), vec![removed()]));
     assert_eq!(visit.refused_move, None);
-    // The client still gets to know of a backend that it does not have.
+    // The client still learns of a backend that it does not have.
     let visit = site.visit(&session(), &Response::by(B).header(MOVE, B), at(1));
     assert_eq!((visit.outcomes(), visit.refused_move), ((STEERED, REISSUED), None));
 }
@@ -179,7 +178,7 @@ fn a_moving_session_may_be_moved_on() {
     assert_eq!(client.visit(C, at(2)).outcomes(), (STEERED, RENEWED));
 }
 
-/// Nobody knows yet whether its backend exists.
+/// Its backend may not exist.
 #[test]
 fn a_moving_session_is_never_strict() {
     let strict = |fields: Value| policy(with(json!({ "strict": true, "strictStatus": 421 }), fields));
@@ -189,14 +188,14 @@ fn a_moving_session_is_never_strict() {
     assert_eq!(visit.outcomes(), (STEERED, RENEWED));
     let arrived = site.visit(&bringing(&claims(B, at(0), at(0))), &Response::by(B), at(1));
     assert!(arrived.steering.unwrap().strict);
-    // Then there is no host at all, which is not the policy's doing.
+    // Without any host, the failure is not the policy's doing.
     let none = site.visit(
         &bringing(&moving(B)),
         &Response::local(503, "no_healthy_upstream", B),
         at(1),
     );
     assert_eq!(none.status, None);
-    // Nor is one strict whose policy moves no sessions any more.
+    // Nor is one whose strict policy no longer moves sessions.
     let before = Site::new(cookie_policy(json!({ "strict": true })));
     let visit = before.visit(&bringing(&moving(B)), &Response::by(A), at(1));
     assert!(!visit.steering.unwrap().strict);
@@ -241,12 +240,12 @@ fn replies_without_a_session_move_nothing_and_lose_the_header() {
 fn an_address_that_is_fenced_gets_no_session_from_before() {
     let fences = |seconds: u64| json!({ "fences": [{ "address": B, "notBefore": at(seconds).unix_seconds() }] });
     let site = |seconds| Site::configured(policy(json!({})), fences(seconds));
-    // The fence is ahead of the clock: a token of now would be from before it.
+    // A token of now would be from before the fence, which is ahead of the clock.
     let visit = site(10).visit(&bringing(&claims(A, at(0), at(0))), &naming(A, B), at(9));
     assert_eq!((visit.outcomes(), visit.edits), ((STEERED, UNCHANGED), vec![removed()]));
     let line = "policy shop: x-move: expected an address without a fence ahead of the clock, found 10.0.0.2:8080";
     assert_eq!(visit.refused_move.as_deref(), Some(line));
-    // The address changes its owner while the session is on its way.
+    // The address changes its owner while the session is moving.
     let moved = Site::new(policy(json!({})));
     let client = moved.client();
     client.visit_by(Request::new(), &naming(A, B), at(9));
@@ -255,7 +254,6 @@ fn an_address_that_is_fenced_gets_no_session_from_before() {
         (late.outcomes(), late.steering),
         ((refused(Refusal::Fenced), ISSUED), None)
     );
-    // The new owner is named.
     let visit = site(10).visit(&bringing(&claims(A, at(0), at(0))), &naming(A, B), at(10));
     assert_eq!(visit.outcomes(), (STEERED, MOVED));
 }
@@ -336,7 +334,6 @@ fn the_entry_of_an_address_moves() {
     }
 }
 
-/// The hosts of two clusters.
 fn hosts() -> Value {
     json!({ "hosts": {
         CLUSTER: { A: "web-0", B: "web-1", "[2001:db8::2]:8080": "web-1" },
@@ -368,11 +365,10 @@ fn what_is_no_host_of_the_cluster_is_refused_at_once() {
         );
         assert_eq!(visit.refused_move, Some(line));
     }
-    // In the other cluster, it is one.
     let site = Site::configured(policy(json!({})), hosts());
     let moved = site.visit(&Request::new(), &naming(A, "other-0").cluster("other"), at(0));
     assert_eq!(moved.outcomes(), (NO_TOKEN, MOVED));
-    // Of a cluster that is not listed, addresses are taken at their word, and names mean nothing.
+    // In an unlisted cluster, addresses count as given, and names mean nothing.
     let unknown = |named| {
         site.visit(&Request::new(), &naming(A, named).cluster("new"), at(0))
             .response

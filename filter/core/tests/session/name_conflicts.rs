@@ -4,7 +4,6 @@ use serde_json::json;
 
 use crate::world::*;
 
-/// A steered request, and a response that sets the application's own.
 fn steady() -> (Request, Response) {
     let session = bringing(&claims(A, at(0), at(0)));
     (session, Response::by(A).surely_as_asked())
@@ -17,7 +16,6 @@ fn setting(response: Response) -> Response {
         .header("set-cookie", "b=2")
 }
 
-/// The Set-Cookie fields that the client gets.
 fn set_cookies(visit: &Visit) -> Vec<&str> {
     let fields = visit.edits.iter().filter_map(|edit| match edit {
         Edit::Add(name, value) if name == "set-cookie" => Some(value.as_str()),
@@ -73,7 +71,7 @@ fn once_an_application_did_it_all_its_responses_are_looked_at() {
     );
 }
 
-/// The first one ends a session, since nobody looks. The client brings it, and from then on somebody does.
+/// Responses are checked only from the request on in which the client brings it.
 #[test]
 fn an_application_that_sets_its_cookie_later_ends_one_session() {
     let site = Site::new(cookie_policy(json!({})));
@@ -113,7 +111,7 @@ fn the_applications_header_of_the_name_does_not_arrive() {
     assert_eq!(again.edits, [Edit::Remove(HEADER.into())]);
 }
 
-/// With a name per scope, the plain name is the application's. A token under it came before `perScope` did.
+/// A token under the plain name is from before `perScope`.
 #[test]
 fn with_a_name_per_scope_the_plain_name_is_free() {
     let site = Site::new(cookie_policy(json!({ "cookie": { "perScope": true } })));

@@ -1,5 +1,4 @@
-//! Several tokens in a request: the living one that was issued last counts. Without a living one, the reason of the
-//! first does.
+//! Of several tokens, the living one that was issued last counts, or else the reason of the first.
 
 use limpet_core::Unanswered;
 use limpet_core::carrier::cookie_name::CookieNames;
@@ -22,7 +21,6 @@ fn foreign() -> String {
     cookie_token("elsewhere", &claims(A, at(1000), at(1000)))
 }
 
-/// A request with these cookies.
 fn with_cookies(values: &[&str]) -> (RequestOutcome, Option<String>) {
     let site = Site::new(cookie_policy(json!({ "idleTimeout": "100s" })));
     let pairs: Vec<String> = values.iter().map(|value| format!("{COOKIE}={value}")).collect();
@@ -93,7 +91,6 @@ fn every_token_is_removed_from_the_request() {
     );
 }
 
-/// Where a request may have a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Own,
@@ -127,7 +124,6 @@ fn own_name() -> String {
     CookieNames::new(COOKIE, b"cart", true).current().to_owned()
 }
 
-/// A request with these tokens.
 fn with_tokens(site: &Site, tokens: &[(Place, String)]) -> Request {
     let mut cookies = Vec::new();
     let mut request = Request::new();
@@ -168,7 +164,7 @@ fn an_older_token_counted_where_it_was_read_first() {
                     (STEERED, Some(B)),
                     "{newer:?}, {older:?}"
                 );
-                // With the next request, the older one may come alone, unless it is in no carrier of the policy's own.
+                // The next request may bring only the older one, unless it is in no carrier of the policy's own.
                 let is_further = |place| matches!(place, Place::FurtherCookie | Place::FurtherHeader | Place::Query);
                 let stays = match newer {
                     Place::Own | Place::OfAnotherPath => true,

@@ -14,7 +14,6 @@ fn site(fields: Value) -> Site {
     ))
 }
 
-/// A site without `tell`, whose redirects have the token.
 fn redirecting() -> Site {
     Site::new(json!({ "query": {"name": "s", "redirects": true} }))
 }

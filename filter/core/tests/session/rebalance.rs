@@ -1,4 +1,4 @@
-//! Sessions that were unused for long, and begin anew on another backend.
+//! Sessions that were unused for long, and restart on another backend.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::world::*;
 
-/// A site whose sessions may begin anew after five minutes, and are over after half an hour.
+/// A site whose sessions may restart after five minutes, and are over after half an hour.
 fn site(fields: Value) -> Site {
     site_that(
         json!({ "reportSessions": {"cluster": "controller", "nodeCluster": "web"} }),
@@ -23,7 +23,7 @@ fn site_that(reports: Value, fields: Value) -> Site {
     Site::configured(with(policy, fields), reports)
 }
 
-/// The host that a budget sends sessions to. If that host is gone, the request does not fail.
+/// The host that a budget sends sessions to.
 const TO_B: Option<Steering> = Some(Steering {
     host: SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 8080),
     strict: false,
@@ -47,13 +47,12 @@ fn an_idle_session_begins_anew_where_there_is_a_budget() {
     let site = site(json!({}));
     let client = site.client();
     client.visit(A, at(0));
-    // The backend that lacks sessions is not there, and load balancing chose its own: it stays what it is.
+    // The backend that lacks sessions is not there, and load balancing chose its own.
     let visit = client.visit_by(Request::new().may_leave(budget(1)), &Response::by(A), at(400));
     assert_eq!((visit.steering, visit.outcomes()), (TO_B, (REBALANCED, RENEWED)));
     assert_eq!(visit.left, None);
     let before = client.claims();
     assert_eq!((before.issued_at, before.last_seen), (at(0), at(400)));
-    // It answers.
     let answer = Response::by(B).surely_as_asked();
     let visit = client.visit_by(Request::new().may_leave(budget(1)), &answer, at(800));
     assert_eq!((visit.steering, visit.outcomes()), (TO_B, (REBALANCED, REISSUED)));
@@ -106,7 +105,7 @@ fn nobody_who_was_there_within_the_time_begins_anew() {
         assert_eq!(visit.request, outcome, "{idle} s");
         assert_eq!(request.asked().contains(&"may_leave".to_owned()), outcome == REBALANCED);
     }
-    // It is used every minute or so, and its token says so in time.
+    // Used every minute or so, which its token says in time.
     let client = site.client();
     client.visit(A, at(0));
     for used in (0..1000).step_by(59) {
@@ -163,7 +162,6 @@ fn a_strict_session_begins_anew_too() {
     let site = site(json!({ "strict": true, "strictStatus": 421 }));
     let visit = site.visit(&session(0), &Response::by(B).surely_as_asked(), at(400));
     assert_eq!((visit.steering, visit.outcomes()), (TO_B, (REBALANCED, REISSUED)));
-    // Nobody is there: that is not because of the session.
     let nobody = Response::local(503, "no_healthy_upstream", A);
     let visit = site.visit(&session(0), &nobody, at(400));
     assert_eq!((visit.status, visit.response, visit.seen), (None, UNCHANGED, None));
@@ -178,7 +176,7 @@ fn sessions_begin_anew_with_the_methods_that_begin_them() {
     }
 }
 
-/// Like one whose backend is gone: the application does not know yet that it has to begin another.
+/// The application does not know yet that it has to begin another.
 #[test]
 fn what_sets_the_first_token_is_not_asked_again() {
     let site = site(json!({ "begin": {"cookie": "SID"} }));
@@ -205,7 +203,7 @@ fn a_split_session_stays_at_its_destination() {
     let of_split = || session(0).session(format!("@split/{SESSION}")).destinations(&[CLUSTER]);
     let visit = site.visit(&of_split(), &Response::by(B).surely_as_asked(), at(400));
     assert_eq!((visit.steering, visit.outcomes()), (TO_B, (REBALANCED, REISSUED)));
-    // Where the proxy tells only with the response, nobody knows where it would begin.
+    // The proxy tells the destination only with the response.
     let visit = site.visit(&of_split().rerouted_later(), &Response::by(A), at(400));
     assert_eq!((visit.host().as_deref(), visit.request), (Some(A), STEERED));
 }

@@ -1,4 +1,4 @@
-//! Internal redirects: a request that ends without a response is begun again, without the tokens that were taken out.
+//! Internal redirects: a request without a response restarts, without the tokens that were taken out.
 
 use limpet_core::Unanswered;
 use limpet_core::carrier::cookie_name::CookieNames;
@@ -10,15 +10,13 @@ use serde_json::json;
 use crate::world::*;
 
 const ID: &str = "1b4e28ba-2fa1-41d2-883f-0016d3cca427";
-/// When requests without a response end.
 const ENDED: u64 = 100;
 
-/// What an adapter remembers.
 fn nothing_yet() -> &'static Unanswered {
     Box::leak(Box::new(Unanswered::new()))
 }
 
-/// A request that ends without a response; returns the host that it was steered to.
+/// A request that ends without a response. Returns the host that it was steered to.
 fn unanswered(site: &Site, request: &Request, remembered: &Unanswered) -> Option<String> {
     let mut session = site.session(request);
     let plan = session.on_request(&mut request.clone(), at(ENDED)).unwrap();
@@ -53,7 +51,6 @@ fn a_redirected_request_has_its_session() {
     assert_eq!(unanswered(&site, &again, remembered), a());
     let visit = site.visit(&again, &Response::by(A), at(ENDED));
     assert_eq!(visit.outcomes(), (STEERED, UNCHANGED));
-    // It is forgotten with the response.
     assert_eq!(steered_to(&site, &again), None);
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::world::*;
 
-/// A token. It may be changed, of another scope or mode, or of a key that is unknown or revoked.
+/// A token, which may be changed, of another scope or mode, or of an unknown or revoked key.
 #[derive(Debug, Clone, Copy)]
 struct Token {
     key: u8,
@@ -62,12 +62,12 @@ fn token() -> impl Strategy<Value = Token> {
 /// What happens, at a second that may be before the last one.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// A request with two of the tokens, to a scope.
+    /// A request with two of the tokens.
     Visit {
         tokens: (usize, usize),
         scope: &'static str,
     },
-    /// The keys have these states; the first one signs.
+    /// The states of the keys; the first one signs.
     Keys([KeyState; 2]),
 }
 

@@ -9,7 +9,6 @@ use crate::world::*;
 
 const FORMER: &str = "old";
 
-/// A session that was in this carrier before.
 fn site(own: Value, former: &Value) -> Site {
     let mut policy = own;
     policy["also"] = json!([{"query": {"name": "unused"}}, former]);
@@ -24,7 +23,6 @@ fn former(place: &str) -> Value {
     json!({place: {"name": FORMER}, "former": true})
 }
 
-/// A token of the session as it was in its former carrier.
 fn token(mode: CarrierMode, host: &str) -> String {
     realm(1, "cart", mode, FORMER).seal(Form::Sealed, &claims(host, at(0), at(0)), [7; 4])
 }
@@ -33,7 +31,7 @@ fn in_cookie(name: &str, host: &str) -> Request {
     Request::new().cookie(&format!("{name}={}", token(CarrierMode::Cookie, host)))
 }
 
-/// Each former carrier, with a request that has its token in it and something of the application's.
+/// Each former carrier, with a request that has its token and a value of the application's.
 fn all_formers() -> [(Value, Request); 3] {
     let path = format!("/a?b=1&{FORMER}={}", token(CarrierMode::Query, A));
     [
@@ -46,7 +44,6 @@ fn all_formers() -> [(Value, Request); 3] {
     ]
 }
 
-/// The value of the policy's own cookie that a response sets.
 fn new_cookie(visit: &Visit) -> Option<String> {
     visit.edits.iter().find_map(|edit| match edit {
         Edit::Add(_, value) => {
@@ -75,14 +72,13 @@ fn a_renamed_session_goes_on_under_its_new_name() {
     }
 }
 
-/// Whether the response deletes this cookie.
 fn deletes(visit: &Visit, name: &str) -> bool {
     let start = format!("{name}=;");
     let mut edits = visit.edits.iter();
     edits.any(|edit| matches!(edit, Edit::Add(_, value) if value.starts_with(&start) && value.contains("Max-Age=0")))
 }
 
-/// Another Envoy may not have heard of the new name yet, so the client keeps both cookies for a while.
+/// Another Envoy may not know the new name yet, so the client keeps both cookies for a while.
 #[test]
 fn a_former_cookie_goes_when_the_new_one_is_renewed() {
     let mut own = cookie();
@@ -199,7 +195,6 @@ fn a_redirected_request_has_its_renamed_session() {
     }
 }
 
-/// The application may have taken the former name for itself.
 #[test]
 fn a_session_may_begin_with_a_cookie_of_its_former_name() {
     let mut own = cookie();

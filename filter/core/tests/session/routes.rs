@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use crate::world::*;
 
-/// Two policies with the same cookie. `api` is strict.
 fn site(fields: Value) -> Site {
     let base = json!({
         "keys": [key(1, "signing")],

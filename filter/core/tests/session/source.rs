@@ -232,7 +232,7 @@ fn a_fence_ends_the_sessions_of_its_address() {
     }
 }
 
-/// As a token's: only what its backend answers keeps a strict session alive.
+/// As with a token, only its backend's answer keeps a strict session alive.
 #[test]
 fn a_strict_session_fails_and_ends_when_its_backend_is_gone() {
     let site = site(json!({ "strict": true, "strictStatus": 421, "source": { "timeout": "10s" } }));
@@ -305,7 +305,7 @@ fn a_clock_that_is_set_back_ends_no_session() {
     );
 }
 
-/// An entry that was used before it began would be one whose session moves.
+/// An entry that was used before it began would be a moving session.
 #[test]
 fn a_clock_that_is_set_back_moves_no_session() {
     let site = site(json!({ "move": { "header": "x-move-session" } }));

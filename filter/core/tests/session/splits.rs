@@ -41,7 +41,7 @@ fn a_session_whose_destination_is_gone_ends() {
     }
 }
 
-/// How often the proxy was asked to match the route again, and to choose its cluster again.
+/// How often the proxy had to match the route again, and to choose its cluster again.
 fn led(request: &Request) -> (usize, usize) {
     let asked = request.asked();
     let times = |what: &str| asked.iter().filter(|asked| *asked == what).count();
@@ -101,7 +101,6 @@ fn a_request_without_a_session_follows_the_split() {
     assert!(!request.asked().contains(&"reroute".to_owned()));
 }
 
-/// A hash of settings stands behind the `#`.
 #[test]
 fn a_destination_is_what_stands_before_a_hash() {
     let of = |name: &str| Destination::of_cluster(name.as_bytes());
@@ -246,7 +245,6 @@ fn a_rule_may_have_a_session_in_each_cluster() {
         let cookie = format!("{COOKIE}={}", first.token().unwrap());
         for (cluster, outcome) in [
             ("blue#1", STEERED),
-            // A change of the cluster's settings ends no session.
             ("blue#2", STEERED),
             ("green", refused(Refusal::BadSignature)),
         ] {
@@ -255,7 +253,7 @@ fn a_rule_may_have_a_session_in_each_cluster() {
             assert_eq!(visit.request, outcome, "{cluster}");
             assert!(!request.asked().contains(&"reroute".to_owned()), "the split chooses");
         }
-        // It is no session of the rule, nor of a rule that is called so.
+        // It is no session of the rule, nor of a rule with that name.
         for session in ["shop/cart", "shop/cart/green", "@split/shop/cart"] {
             let visit = by_metadata.visit(
                 &Request::new().session(session).cookie(&cookie),
@@ -266,7 +264,6 @@ fn a_rule_may_have_a_session_in_each_cluster() {
         }
         let at_none = request.clone().cluster("blue").cluster_session(NONE);
         assert_eq!(site.policy_of(&at_none), Ok(None));
-        // What a cluster says of other routes does not matter.
         let at_other = request
             .clone()
             .cluster("blue")

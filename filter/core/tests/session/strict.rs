@@ -41,7 +41,7 @@ fn a_strict_session_ends_when_its_route_leaves_the_cluster() {
         Some(Edit::Remove("cookie".into())),
         "the token does not reach the backend"
     );
-    // A policy that is not strict leaves it to Envoy, which falls back to load balancing.
+    // Otherwise Envoy falls back to load balancing.
     let soft = Site::new(cookie_policy(json!({}))).visit(&request(), &Response::by(A), at(0));
     assert_eq!(soft.request, STEERED);
 }

@@ -13,7 +13,6 @@ fn site(fields: Value) -> Site {
     ))
 }
 
-/// The token in the header.
 fn told(visit: &Visit) -> Option<String> {
     visit.edits.iter().rev().find_map(|edit| match edit {
         Edit::Set(name, value) if name == TELL => Some(value.clone()),
@@ -67,7 +66,7 @@ fn the_applications_header_of_the_name_is_removed() {
     let site = site(json!({ "also": [{"header": {"name": TELL}}] }));
     let setting = || Response::by(A).surely_as_asked().header(TELL, "app");
     let session = || bringing(&claims(A, at(0), at(0)));
-    // Nobody looks at a response without a token, until a client brings what the application set.
+    // A response without a token is checked only after a client brought the application's value.
     assert_eq!(site.visit(&session(), &setting(), at(1)).edits, []);
     site.visit(&Request::new().header(TELL, "app"), &setting(), at(1));
     let visit = site.visit(&session(), &setting(), at(1));

@@ -166,7 +166,7 @@ fn a_clock_ahead_of_that_of_the_issuer_counts_from_the_token() {
 
 #[test]
 fn last_seen_never_goes_back() {
-    // A retiring key renews although nothing lags, even if the clock of another Envoy is ahead.
+    // A retiring key renews although nothing lags, even if another Envoy's clock is ahead.
     let keys = json!({ "keys": [key(1, "retiring"), key(2, "signing")] });
     let site = Site::configured(cookie_policy(json!({ "idleTimeout": "1000s" })), keys);
     let visit = site.visit(&bringing(&claims(A, at(30), at(45))), &Response::by(A), at(0));

@@ -15,14 +15,12 @@ use serde_json::{Value, json};
 pub(crate) use limpet_core::fakes::{CLUSTER, Request, Response, SESSION};
 pub(crate) use visit::{Edit, Visit};
 
-/// Two backends.
 pub(crate) const A: &str = "10.0.0.1:8080";
 pub(crate) const B: &str = "10.0.0.2:8080";
 
 pub(crate) const COOKIE: &str = "session";
 pub(crate) const HEADER: &str = "x-session";
 
-/// The time `seconds` after the start of a test.
 pub(crate) fn at(seconds: u64) -> Timestamp {
     Timestamp::from_unix_seconds(1_763_718_000 + seconds)
 }
@@ -41,17 +39,14 @@ fn inline(id: u8) -> String {
     base64::engine::general_purpose::STANDARD.encode([id; 32])
 }
 
-/// A policy with a cookie and these other fields.
 pub(crate) fn cookie_policy(fields: Value) -> Value {
     with(json!({ "cookie": { "name": COOKIE } }), fields)
 }
 
-/// A policy with a header and these other fields.
 pub(crate) fn header_policy(fields: Value) -> Value {
     with(json!({ "header": { "name": HEADER } }), fields)
 }
 
-/// `base` with `fields` merged into it.
 pub(crate) fn with(mut base: Value, fields: Value) -> Value {
     match (&mut base, fields) {
         (Value::Object(base), Value::Object(fields)) => {
@@ -65,7 +60,6 @@ pub(crate) fn with(mut base: Value, fields: Value) -> Value {
     base
 }
 
-/// A filter in force.
 pub(crate) struct Site {
     pub(crate) filter: Filter,
 }
@@ -76,13 +70,12 @@ impl Site {
         Self::configured(policy, json!({}))
     }
 
-    /// One policy, `shop`, and these other fields of the configuration.
+    /// The same with other fields of the configuration.
     pub(crate) fn configured(policy: Value, fields: Value) -> Self {
         let base = json!({ "keys": [key(1, "signing")], "policies": { "shop": policy } });
         Self::of(&with(base, fields))
     }
 
-    /// A site with this configuration.
     pub(crate) fn of(config: &Value) -> Self {
         let (filter, _) = Filter::from_json(config.to_string().as_bytes(), &|_| None)
             .unwrap_or_else(|error| panic!("{error} in {config}"));
@@ -109,18 +102,15 @@ impl Site {
         visit.answered(session.on_response(response, || Ok(answered)).unwrap())
     }
 
-    /// The policy of a request; `None` if it has no session.
     pub(crate) fn policy_of(&self, request: &Request) -> Result<Option<String>, SessionError> {
         let session = self.filter.session(request)?;
         Ok(session.map(|session| session.policy().to_owned()))
     }
 
-    /// A session, for tests that call its methods.
     pub(crate) fn session(&self, request: &Request) -> limpet_core::Session {
         self.filter.session(request).unwrap().expect("the route has a session")
     }
 
-    /// A client without a token.
     pub(crate) fn client(&self) -> Client<'_> {
         Client {
             site: self,
@@ -129,19 +119,17 @@ impl Site {
     }
 }
 
-/// A client that keeps its token and sends it with every request, in a cookie and in a header.
+/// A client that sends its token with every request, in a cookie and in a header.
 pub(crate) struct Client<'a> {
     site: &'a Site,
     token: RefCell<Option<String>>,
 }
 
 impl Client<'_> {
-    /// A request that `host` answers.
     pub(crate) fn visit(&self, host: &str, now: Timestamp) -> Visit {
         self.visit_by(Request::new(), &Response::by(host), now)
     }
 
-    /// This request with the token of the client.
     pub(crate) fn visit_by(&self, request: Request, response: &Response, now: Timestamp) -> Visit {
         let request = match &*self.token.borrow() {
             None => request,
@@ -169,7 +157,6 @@ pub(crate) fn realm(key: u8, scope: &str, mode: CarrierMode, name: &str) -> Real
     Realm::new(&Keyring::new(vec![key]).unwrap(), scope.as_bytes(), mode, name)
 }
 
-/// The claims of a session on `host`.
 pub(crate) fn claims(host: &str, issued_at: Timestamp, last_seen: Timestamp) -> Claims {
     Claims {
         host: host.parse().unwrap(),
@@ -184,7 +171,6 @@ pub(crate) fn cookie_token(scope: &str, claims: &Claims) -> String {
     realm(1, scope, CarrierMode::Cookie, COOKIE).seal(Form::Sealed, claims, [7; 4])
 }
 
-/// A request with a token in its cookie.
 pub(crate) fn bringing(claims: &Claims) -> Request {
     Request::new().cookie(&format!("{COOKIE}={}", cookie_token("cart", claims)))
 }

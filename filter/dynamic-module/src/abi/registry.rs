@@ -1,29 +1,28 @@
 //! Which pointers in Envoy's hands are ours.
 //!
-//! Envoy keeps the configuration of a route as a pointer and hands it to whichever module the filter is of, not to the
-//! one that made it. So a pointer is compared with those that this module gave away before it is followed.
+//! Envoy passes a route's configuration to the filter's module, not to the one that made it. So this module follows
+//! only pointers that it gave away.
 //!
-//! What Envoy gets is the address of a place here. Places are used again and never given back, so no allocation of
-//! another module can have the address of one, not even after its configuration is destroyed. To look a place up takes
-//! no lock: workers only read what changes when a configuration is created or destroyed.
+//! Envoy gets the address of a place here. Places are reused and never freed, so no allocation of another module can
+//! have such an address, even after the configuration is destroyed. A lookup takes no lock: workers only read what
+//! changes when a configuration is created or destroyed.
 
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// The size of the first block of places. Each other block has twice the size of the one before it.
+/// The size of the first block of places. Each further block is twice as large.
 const FIRST: usize = 64;
-/// Enough for more configurations than memory has room for.
+/// Enough blocks for more configurations than fit into memory.
 const BLOCKS: usize = 26;
 
-/// Where the configuration of a place is; null if the place is vacant.
+/// The configuration's address; null if the place is vacant.
 type Place<T> = AtomicPtr<T>;
 
-/// The places of configurations of type `T`.
 pub(super) struct Registry<T> {
     blocks: [OnceLock<Box<[Place<T>]>>; BLOCKS],
-    /// The vacant places, as block and index. Only what creates or destroys a configuration takes this lock.
+    /// The vacant places, as block and index. Locked only to create or destroy a configuration.
     vacant: Mutex<Vec<(usize, usize)>>,
 }
 
@@ -35,7 +34,6 @@ impl<T> Registry<T> {
         }
     }
 
-    /// Puts a configuration into a place, and returns the pointer for Envoy. `None` if there is no place left.
     pub(super) fn insert(&self, config: Box<T>) -> Option<*const c_void> {
         let mut vacant = self.vacant.lock().unwrap_or_else(PoisonError::into_inner);
         if vacant.is_empty() {
@@ -52,7 +50,6 @@ impl<T> Registry<T> {
         Some(ptr::from_ref(place).cast())
     }
 
-    /// The configuration behind a pointer; `None` if the pointer is not ours.
     pub(super) fn find(&self, pointer: *const c_void) -> Option<ptr::NonNull<T>> {
         let (block, index) = self.place(pointer)?;
         let place = self.blocks.get(block)?.get()?.get(index)?;
@@ -69,7 +66,6 @@ impl<T> Registry<T> {
         Some(config)
     }
 
-    /// Block and index of the place that has this address. There are few blocks, because each is twice as large.
     fn place(&self, pointer: *const c_void) -> Option<(usize, usize)> {
         let blocks = self.blocks.iter().map_while(OnceLock::get).enumerate();
         let mut found = blocks.filter_map(|(number, block)| {

@@ -22,7 +22,6 @@ const CONFIG: &[u8] = br#"{
     "default": {"policy": "web", "scope": "default"}
 }"#;
 
-/// A configuration, created as Envoy creates it.
 fn configured(config: &[u8]) -> *const c_void {
     CALLBACKS.get_or_init(host::callbacks);
     let (name, config) = (Buffer::lend(b"limpet"), Buffer::lend(config));
@@ -32,7 +31,6 @@ fn configured(config: &[u8]) -> *const c_void {
     config
 }
 
-/// A configuration and a stream, created as Envoy creates them.
 fn start() -> (*const c_void, *const c_void) {
     let config = configured(CONFIG);
     // SAFETY: called as Envoy calls it.
@@ -81,12 +79,12 @@ fn a_bad_configuration_is_refused() {
         let made = unsafe { envoy_dynamic_module_on_http_filter_config_new(ptr::null_mut(), Buffer::NONE, config) };
         assert!(made.is_null());
     }
-    // SAFETY: called as Envoy calls it.
+    // SAFETY: as above.
     let made = unsafe { envoy_dynamic_module_on_http_filter_config_new(ptr::null_mut(), Buffer::NONE, Buffer::NONE) };
     assert!(made.is_null());
 }
 
-/// Outside of Envoy there are no callbacks, just as in an Envoy that is too old.
+/// Outside of Envoy there are no callbacks, as in an Envoy that is too old.
 #[test]
 fn without_its_callbacks_the_module_refuses_to_load() {
     assert_eq!(Callbacks::find().err(), Some(c"envoy_dynamic_module_callback_log"));

@@ -1,4 +1,3 @@
-//! Secrets and their filters, without Envoy.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -26,13 +25,11 @@ fn discovered() -> Discovered {
     Discovered::new(crate::abi::SecretId::default())
 }
 
-/// A keyring with one key.
 fn secret(id: u8) -> Vec<u8> {
     let key = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
     format!(r#"{{"keys": [{{"id": {id}, "state": "signing", "secret": "{key}"}}]}}"#).into_bytes()
 }
 
-/// The id of the key that a filter signs with.
 #[track_caller]
 fn signs_with(filter: Option<&Arc<Filter>>) -> u8 {
     let (mut request, response) = (Request::on_nameless_route(), Response::by("10.0.0.7:80"));
@@ -55,7 +52,6 @@ fn there_is_no_keyring_until_the_secret_arrives() {
     }
     let filter = discovered.filter(Some(&secret(1)), &keyless).unwrap();
     assert_eq!(signs_with(filter.as_ref()), 1);
-    // If Envoy has no secret any more, the last keyring stays in use.
     assert_eq!(signs_with(discovered.filter(None, &keyless).unwrap().as_ref()), 1);
 }
 

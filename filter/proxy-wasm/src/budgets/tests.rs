@@ -39,7 +39,6 @@ fn taken(hosts: [u32; 2]) -> HashMap<Host, u32> {
         .collect()
 }
 
-/// A report of so many sessions that began anew.
 fn report(hosts: [u64; 2]) -> Report {
     let backends = std::iter::zip([1, 2], hosts).map(|(last, sessions)| BackendReport {
         rebalanced: vec![RebalancedReport { number: 1, sessions }],
@@ -73,7 +72,6 @@ fn what_no_report_has_told_yet_is_not_given_again() {
     untold.rotate(Some(taken([3, 1])));
     untold.told(&report([1, 0]));
     assert_eq!(untold.withhold(all()), [shed(7, [3, 4])]);
-    // The next report tells of the rest.
     untold.rotate(Some(taken([2, 0])));
     untold.told(&report([2, 1]));
     assert_eq!(untold.withhold(all()), [shed(8, [3, 5])]);
@@ -87,7 +85,6 @@ fn who_is_not_in_the_report_after_has_stayed() {
     untold.rotate(Some(taken([3, 1])));
     untold.rotate(None);
     assert_eq!(untold.withhold(vec![shed(2, [2, 2])]), [shed(2, [2, 2])]);
-    // Nobody gets less than nothing.
     untold.rotate(Some(taken([3, 0])));
     assert_eq!(untold.withhold(vec![shed(2, [2, 2])]), [shed(0, [0, 2])]);
 }

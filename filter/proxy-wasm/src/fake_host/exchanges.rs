@@ -1,5 +1,3 @@
-//! The exchanges of the core's table, carried out by this adapter.
-
 use std::sync::Arc;
 
 use limpet_core::census::Census;
@@ -13,10 +11,9 @@ use crate::census::CENSUS;
 use crate::host::host_header;
 use crate::table::PlaceTable;
 
-/// What the host has of an exchange besides the request's headers, and what the filter has done.
 pub(super) struct Ongoing {
     response: Vec<(String, String)>,
-    /// By their paths, whose parts NUL divides.
+    /// By path, whose parts NUL divides.
     properties: BTreeMap<&'static str, String>,
     pub(super) done: Done,
 }
@@ -51,7 +48,6 @@ impl Ongoing {
         all(&self.response)
     }
 
-    /// The first field of this name.
     pub(super) fn response_field(&self, name: &str) -> Option<Vec<u8>> {
         let field = self.response.iter().find(|(known, _)| known == name);
         field.map(|(_, value)| value.clone().into_bytes())
@@ -69,12 +65,12 @@ impl Ongoing {
         }
     }
 
-    /// The request is matched again, after the filter has returned, with this destination in its header.
+    /// Matches the request again after the filter returns, with this destination in its header.
     pub(super) fn lead(&mut self) {
         self.done.lead();
     }
 
-    /// Of a route that is not for the destination, the native filter does not get the host.
+    /// Without a route for the destination, the native filter does not get the host.
     fn match_again(&mut self, given: &Given) {
         let Some(led) = &self.done.led else { return };
         let cluster = given.led_to(led);
@@ -84,7 +80,7 @@ impl Ongoing {
         self.properties.insert("xds\0cluster_name", cluster.to_owned());
     }
 
-    /// The native filter behind this one says that another host answered than the one that was asked for.
+    /// The native filter behind this one reports that another host answered.
     fn answered(&mut self, by: &str) {
         if self.done.steered.as_ref().is_some_and(|asked| asked != by) {
             let name = host_header(self.done.strict).to_owned();

@@ -1,16 +1,15 @@
 //! Which VM of the process reports for all.
 //!
-//! Envoy has a VM for each worker and one for its main thread, which has the xDS connections. All of them take turns.
-//! One VM holds a lease in shared data and renews it with each turn. A VM that serves requests yields it to one that
-//! does not, so that it is the main thread's soon. For a moment there may be two holders: then both report, and nothing
-//! is reported twice, because what is handed over has one taker.
+//! Envoy has a VM for each worker and one for its main thread, which has the xDS connections. One VM holds a lease in
+//! shared data and renews it with each turn. A VM that serves requests yields it to one that does not, which is soon
+//! the main thread's. For a moment, two holders may report, but nothing twice: what is handed over has one taker.
 
 use std::cell::Cell;
 
 use proxy_wasm::hostcalls;
 
 const NAME: &str = "limpet.sessions.reporter";
-/// After so many turns without a renewal, the holder is gone. What counts is this VM's own turns, not a clock.
+/// Turns of this VM (not a clock) without a renewal until the holder counts as gone.
 const PATIENCE: u32 = 6;
 
 thread_local! {
@@ -22,7 +21,6 @@ pub(crate) fn serve() {
     SERVES.set(true);
 }
 
-/// A VM with or without the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Holder {
     id: u64,
@@ -47,28 +45,22 @@ impl Holder {
     }
 }
 
-/// What a VM does with its sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// It reports all VMs' sessions.
     Reports,
-    /// It hands them over to this VM.
     HandsOver(u64),
-    /// It keeps them until the next turn.
     Waits,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Lease {
-    /// The version of the shared data that was seen last.
     version: Option<u32>,
-    /// For how many turns it was the same.
     unchanged: u32,
     is_held: bool,
 }
 
 impl Lease {
-    /// Renews the lease, or takes it, if it is this VM's to hold.
+    /// Renews the lease, or takes it if possible.
     pub(super) fn turn(&mut self, id: u64) -> Role {
         let serves = SERVES.get();
         let own = Holder { id, serves };
@@ -85,7 +77,6 @@ impl Lease {
         if self.is_held { Role::Reports } else { Role::Waits }
     }
 
-    /// Whether it was this VM's at the last turn.
     pub(super) fn is_held(&self) -> bool {
         self.is_held
     }

@@ -1,4 +1,4 @@
-//! What VMs hand over to the one that reports: a shared queue of Envoy's. It outlives any of them.
+//! The reports that VMs hand over, in a shared queue of Envoy's, which outlives them.
 
 use limpet_core::census::report::Report;
 use prost::Message as _;
@@ -6,14 +6,13 @@ use proxy_wasm::hostcalls;
 use proxy_wasm::types::Status;
 
 const NAME: &str = "limpet.sessions.reports";
-/// How many reports are taken in one tick: more than an Envoy has workers.
+/// Reports taken in one tick: more than Envoy has workers.
 const MOST: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct Queue(u32);
 
 impl Queue {
-    /// The queue of the process. The first VM makes it.
     pub(super) fn open() -> Result<Self, Status> {
         hostcalls::register_shared_queue(NAME).map(Self)
     }
@@ -23,7 +22,6 @@ impl Queue {
         hostcalls::enqueue_shared_queue(self.0, Some(&report.encode_to_vec())).is_ok()
     }
 
-    /// Takes what was handed over.
     pub(super) fn take(&self) -> impl Iterator<Item = Report> {
         let next = || hostcalls::dequeue_shared_queue(self.0).ok().flatten();
         // Only VMs of the same kind write into it.

@@ -221,7 +221,6 @@ fn a_root_reaches_no_more_routes_than_there_may_be() {
     assert!(tree.served.is_empty() && tree.reached.is_empty());
 }
 
-/// In a split with a session, Envoy has a route for each Service.
 #[test]
 fn a_root_has_more_routes_with_many_services_and_long_prefixes() {
     fn edges(count: usize, prefix: &str, services: usize) -> Vertex<'_> {
@@ -257,7 +256,6 @@ fn each_delegation_to_a_refused_object_went_through_the_way_to_it() {
         to: Some(to.clone()),
         services: 1,
     };
-    // Most of the time is that of the last object's delegations, however long the chain is.
     let time = |length: usize| {
         let chain = names.iter().zip(0..length);
         let mut vertices: BTreeMap<&ObjectName, Vertex<'_>> = chain

@@ -1,4 +1,4 @@
-//! The same from a build of what changed as from a build of everything, after each of many random changes.
+//! After each of many random changes, the build of what changed is compared with a build of everything.
 
 mod parameters;
 mod world;
@@ -17,7 +17,6 @@ use limpet_api::ObjectRef;
 use links::Hold;
 use world::{Random, World};
 
-/// How many changes there are in one world.
 const CHANGES: usize = 500;
 
 /// Ours, with Envoys that the controller keeps or not; with Contour; and another control plane's.
@@ -60,7 +59,6 @@ fn run(seed: u64, changes: usize) {
     let mut incremental = Incremental::with_limits(context.limits);
     let mut memory = Memory::default();
     for change in 0..changes {
-        // Several changes may come before a build.
         for _ in 0..[1, 1, 1, 3][random.below(4)] {
             world.change(&mut random, &memory);
         }
@@ -74,8 +72,7 @@ fn run(seed: u64, changes: usize) {
     }
 }
 
-/// Changes worlds with one kind of [`settings`]. There is a test for each kind, so that they run side by side; together
-/// they make ten thousand changes.
+/// Each kind of [`settings`] has a test, so that they run side by side; together they make ten thousand changes.
 fn worlds(kind: u64) {
     for seed in (100..120).filter(|seed| seed % 4 == kind) {
         run(seed, CHANGES);
@@ -134,7 +131,6 @@ fn add_route(objects: &mut Objects, namespace: &str, name: &str, hosts: &[String
         .insert(ObjectName::new(namespace, name), route.into());
 }
 
-/// A Gateway, and routes to it with a host and a backend each, which these are.
 fn with_routes() -> (Objects, Vec<String>, Vec<String>) {
     let mut objects = Objects::default();
     let class = object("", "limpet", &json!({"controllerName": "limpet.dev/controller"}));
@@ -150,7 +146,6 @@ fn with_routes() -> (Objects, Vec<String>, Vec<String>) {
     (objects, hosts, backends)
 }
 
-/// How many members are built together at most.
 fn largest_island(incremental: &mut Incremental, objects: &Objects) -> usize {
     let settings = Settings::default();
     let (graph, reports) = incremental.build(objects, &settings);
@@ -160,7 +155,6 @@ fn largest_island(incremental: &mut Incremental, objects: &Objects) -> usize {
     incremental.parts.keys().map(members).max().unwrap()
 }
 
-/// Whoever may write such a policy would otherwise make each change cost all routes of the Gateway.
 #[test]
 fn a_policy_for_a_gateway_joins_no_routes() {
     let (mut objects, ..) = with_routes();

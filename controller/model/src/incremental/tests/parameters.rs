@@ -8,7 +8,6 @@ use crate::parameters_room::MOST_BYTES;
 use crate::{Incremental, ManagedEnvoys, Objects, Settings, build};
 use limpet_api::ObjectName;
 
-/// Gateways of a namespace, the first one the oldest, with parameters of so many bytes.
 fn add(objects: &mut Objects, namespace: &str, gateways: usize, bytes: usize) {
     let reference = json!({"group": "limpet.dev", "kind": "EnvoyDeployment", "name": "p"});
     for gateway in 0..gateways {

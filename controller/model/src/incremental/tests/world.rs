@@ -1,4 +1,4 @@
-//! A small crowded world that changes at random. There are few names, so objects meet, collide and come back.
+//! A small world that changes at random. There are few names, so objects meet, collide and come back.
 
 use std::sync::Arc;
 
@@ -29,7 +29,6 @@ impl Random {
         usize::try_from(high).unwrap() % end
     }
 
-    /// Whether the one of so many cases has come.
     fn one_in(&mut self, cases: usize) -> bool {
         self.below(cases) == 0
     }
@@ -46,7 +45,6 @@ const TIMES: [&str; 3] = ["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "2026-
 #[derive(Default)]
 pub(super) struct World {
     pub(super) objects: Objects,
-    /// How many changes there were.
     generation: i64,
 }
 
@@ -54,8 +52,7 @@ fn read<S: Spec>(object: &Value) -> Arc<Object<S>> {
     limpet_api::readable(object).into()
 }
 
-/// Puts an object into a map. `labels_alone`: of one that is there already, only annotations and labels change, and so
-/// not its generation.
+/// `labels_alone`: of an existing object, only annotations and labels change, and so not its generation.
 fn put<K: Ord + Clone, S: Spec + Clone>(map: &mut Map<K, Object<S>>, name: K, object: &Value, labels_alone: bool) {
     let mut object = read(object);
     if labels_alone && let Some(former) = map.get(&name) {
@@ -68,7 +65,7 @@ fn put<K: Ord + Clone, S: Spec + Clone>(map: &mut Map<K, Object<S>>, name: K, ob
 }
 
 impl World {
-    /// One change. `memory`: what the last build remembers.
+    /// `memory`: what the last build remembers.
     pub(super) fn change(&mut self, random: &mut Random, memory: &Memory) {
         self.generation += 1;
         let namespace = random.of(&NAMESPACES);
@@ -223,7 +220,7 @@ impl World {
                 let spec = json!({"managed": random.one_in(2), "serviceRef": {"name": random.of(&["s0", "s1"])}});
                 put!(envoy_deployments, "e", 1, spec);
             }
-            // The controller sets what it remembers after each build, soon or later, or reads what another replica has.
+            // As after a build, soon or later, or from another replica.
             36 | 39 => {
                 self.objects.memory = if random.one_in(8) {
                     Memory::default()
@@ -267,7 +264,6 @@ impl World {
         })
     }
 
-    /// Sometimes that of the Service that is made for a backend, or for the Envoys of a Gateway.
     fn service_name(random: &mut Random, namespace: &str) -> ObjectName {
         let name = ObjectName::new(namespace, &format!("s{}", random.below(5)));
         match random.below(8) {

@@ -22,8 +22,7 @@ pub(super) fn at(sessions: &Sessions, pointer: &str) -> Value {
     sessions.written(0).pointer(pointer).cloned().unwrap_or_default()
 }
 
-/// Worlds with the annotation on the policy, on a route with a policy, and on a route whose rule has its own
-/// `sessionPersistence`.
+/// The annotation on the policy, on a route with a policy, and on a route whose rule has its own `sessionPersistence`.
 pub(super) fn worlds(persistence: &Value, name: &str, value: &str) -> [World; 3] {
     let policy = policy("BackendLBPolicy", "p", &["a"], persistence);
     let mut of_policy = world(SERVICE_AND_ROUTE);
@@ -89,7 +88,6 @@ fn every_annotation_does_what_it_says() {
             "/tell/header/name",
             json!("x-session"),
         ),
-        // YAML 1.1 takes it for a flag.
         ("tell", "{header: {name: on}}", "/tell/header/name", json!("on")),
         ("tell", "none", "/tell", Value::Null),
         (
@@ -130,7 +128,6 @@ fn every_annotation_does_what_it_says() {
         }
         tested.insert(name.to_owned());
     }
-    // `tests/scopes.rs` has these.
     tested.extend(["scope", "split"].map(str::to_owned));
     let all: BTreeSet<String> = SessionField::annotations().into_iter().collect();
     assert_eq!(tested, all, "every annotation needs a row above");
@@ -176,20 +173,18 @@ fn the_charts_schema_knows_every_field() {
     assert_eq!(known, all.iter().collect());
 }
 
-/// What the Gateway API's own fields say, and what must not depend on an object.
+/// Fields of the Gateway API, and fields that must not depend on an object.
 const NOT_IN_THE_TABLE: [&str; 8] = [
-    // The type. `query` and `source` take the cookie's place.
+    // `query` and `source` take the cookie's place.
     "cookie",
     "header",
-    // The annotation `mode`, for both.
     "cookie.mode",
     "header.mode",
-    // The session's name.
     "cookie.name",
     "header.name",
-    // The controller decides it by the rules that share a name.
+    // By the rules that share a name.
     "cookie.perScope",
-    // The controller adds what rules had before.
+    // From what rules had before.
     "formerLags",
 ];
 
@@ -243,7 +238,6 @@ fn defaults_are_for_what_nobody_says() {
         end: Some(serde_json::from_value(json!({"cookie": "SID"})).unwrap()),
         r#move: Some(serde_json::from_value(json!({"header": "x-move"})).unwrap()),
         rebalance: Some(OrNone(Some(Duration::from_secs(5).into()))),
-        // What takes the cookie's place has a test of its own.
         query: Some(OrNone(None)),
         source: Some(OrNone(None)),
     };
@@ -354,7 +348,6 @@ fn a_bad_annotation_is_named_and_nothing_is_guessed() {
         if field == name {
             assert_eq!(over_policy.problems(0), [text]);
         } else {
-            // For a field that the route does not set, the message names the policy.
             assert_eq!(
                 over_policy.problems(0),
                 [format!("metadata.annotations: with BackendLBPolicy shop/p: {text}")]
@@ -397,7 +390,6 @@ fn a_routes_bad_annotation_is_told_once_and_ends_its_sessions() {
     assert!(sessions.rules[1..].iter().all(|rule| rule.session == Session::None));
 }
 
-/// The filter would not know when the session was last used.
 #[test]
 fn idle_timeout_is_not_for_the_applications_cookie_or_header() {
     let message = "remove it in this mode: a token is renewed only when the application sets its cookie or header \
@@ -445,12 +437,10 @@ fn the_applications_cookie_has_a_name_and_its_own_attributes() {
         let mut world = world(SERVICE_AND_ROUTE);
         let policy = annotated(policy("BackendLBPolicy", "p", &["a"], &named("s")), "mode", "prefix");
         world.add(annotated(policy, name, value));
-        // A permanent cookie needs it.
         world.settings.session_defaults.absolute_timeout = Some(Duration::from_secs(60).into());
         world.sessions().status("p")
     };
-    // An idle timeout and `rebalance` are refused in other words. `root` and `route` have no effect on the
-    // application's cookie.
+    // `root` and `route` have no effect on the application's cookie.
     let fields = SessionField::ALL
         .iter()
         .filter(|field| matches!(field.of, Of::Cookie | Of::Carrier));
@@ -488,7 +478,7 @@ fn the_applications_cookie_has_a_name_and_its_own_attributes() {
             "Accepted=False/Invalid: spec.sessionPersistence.cookieConfig.lifetimeType: {message}"
         )]
     );
-    // Two rules of a policy share the application's cookie: its name cannot get a suffix.
+    // Its name cannot get a suffix.
     let mut world = world(SERVICE_AND_ROUTE);
     world.add(annotated(
         policy("BackendLBPolicy", "p", &["a"], &named("s")),
@@ -501,7 +491,6 @@ fn the_applications_cookie_has_a_name_and_its_own_attributes() {
 
 #[test]
 fn a_header_named_as_one_that_is_made_had_all_policies_refused() {
-    // As `a_header_without_a_name_has_one_of_its_scope` makes it.
     let name = "limpet-session-d249823b";
     let further = json!([{"cookie": {"name": "c"}}, {"header": {"name": name.to_uppercase()}}]);
     let tell = json!({"header": {"name": name}});
@@ -510,7 +499,6 @@ fn a_header_named_as_one_that_is_made_had_all_policies_refused() {
         let unnamed = policy("BackendLBPolicy", "p", &["a"], &json!({"type": "Header"}));
         world.add(annotated(unnamed, annotation, &value.to_string()));
         world.add(route("web", &json!([rule(&["a"])])));
-        // This reads the policies as the filter does.
         let sessions = world.sessions();
         assert_eq!(sessions.policies.len(), 0);
         let status = sessions.status("p").join(" ");
@@ -539,7 +527,6 @@ fn what_is_for_cookies_is_refused_for_a_header() {
              the type is Header"
         ]
     );
-    // But an annotation of a route may be for another rule of the route.
     let mut world = world(SERVICE_AND_ROUTE);
     world.add(annotated(
         route("web", &json!([inline(&["a"], &header), inline(&["b"], &named("s"))])),
@@ -616,7 +603,6 @@ fn the_older_rule_takes_the_path_from_the_rules_matches() {
             all
         );
     }
-    // Cookies of single paths are also checked for shared names.
     let mut world = super::world(SERVICE_AND_ROUTE);
     world.settings.session_defaults.path = Some(CookiePath::Route);
     let [one, other] =
@@ -625,7 +611,6 @@ fn the_older_rule_takes_the_path_from_the_rules_matches() {
     let sessions = world.sessions();
     let per_scope = [0, 1].map(|rule| sessions.policy(rule).cookie.as_ref().unwrap().per_scope);
     assert_eq!(per_scope, [false, true]);
-    // The newer shape has a field for it.
     let mut world = super::world(SERVICE_AND_ROUTE);
     world.settings.session_defaults.path = Some(CookiePath::Route);
     world.add(matched(&["/a"], &json!({"cookie": {}})));
@@ -636,7 +621,7 @@ fn the_older_rule_takes_the_path_from_the_rules_matches() {
         world.sessions().problems(0),
         ["metadata.annotations[session.limpet.dev/path]: expected root, or none: sessionPersistence.cookie has a path"]
     );
-    // By that rule, the cookie of a policy has no path. For the filter that is `/`.
+    // For the filter, no path is `/`.
     let mut world = with_policy(&named("s"));
     world.settings.session_defaults.path = Some(CookiePath::Route);
     let mut rule = rule(&["a"]);
@@ -644,7 +629,6 @@ fn the_older_rule_takes_the_path_from_the_rules_matches() {
     world.add(super::route("web", &json!([rule])));
     let sessions = world.sessions();
     assert_eq!(path_of(&sessions.rules[0].session, &sessions), "/");
-    // A path that is invalid in a cookie is reported on the route.
     let mut world = super::world(SERVICE_AND_ROUTE);
     world.add(annotated(matched(&["/a;b"], &named("s")), "path", "route"));
     assert_eq!(

@@ -7,7 +7,6 @@ use super::*;
 use crate::SessionFields;
 use crate::session_fields::{Of, SessionField};
 
-/// All that a policy with `query` or `source` says, with defaults that mean nothing for it.
 #[test]
 fn defaults_for_cookies_do_not_hurt_what_is_in_their_place() {
     let defaults: SessionFields = serde_json::from_value(json!({
@@ -52,7 +51,6 @@ fn what_is_in_the_cookies_place_is_by_default_too() {
         let mut world = with_policy(&json!({}));
         world.settings.session_defaults = defaults.clone();
         assert_eq!(at(&world.sessions(), &format!("/{name}")), *value);
-        // Not for a header, nor for the application's cookie, nor where somebody says otherwise.
         let mut world = with_policy(&json!({"sessionName": "x-s", "type": "Header"}));
         world.settings.session_defaults = defaults.clone();
         assert_eq!(at(&world.sessions(), "/header/name"), json!("x-s"));
@@ -99,7 +97,6 @@ fn one_of_query_and_source_counts_and_the_routes_first() {
     let sessions = world.sessions();
     assert_eq!(at(&sessions, "/source/timeout"), json!("1h"));
     assert_eq!(at(&sessions, "/query"), Value::Null);
-    // A route takes back what a policy says, and its cookie is there again.
     world.add(annotated(route("web", &json!([rule(&["a"])])), "query", "none"));
     assert_eq!(at(&world.sessions(), "/cookie/name"), json!("limpet"));
 }
@@ -126,7 +123,6 @@ fn the_sessions_name_is_that_of_its_parameter() {
         notes.contains(&said("spec.rules[0].sessionPersistence.sessionName")),
         "{notes:?}"
     );
-    // A name that no parameter can have.
     let [of_policy, ..] =
         worlds(&named("a+b"), "query", "{name: other, redirects: true}").map(|world| world.sessions());
     assert_eq!(
@@ -150,7 +146,6 @@ fn what_is_for_cookies_is_refused_in_their_place() {
                 world.add(annotated(policy, &name, example));
                 let status = world.sessions().status("p");
                 if name != place && status != [ACCEPTED] {
-                    // Of the two together, one is told.
                     let told = if name == "query" { "source" } else { &name };
                     let text = format!("metadata.annotations[session.limpet.dev/{told}]: ");
                     assert!(status[0].contains(&text), "{place}, {name}: {example}: {status:?}");
@@ -165,7 +160,7 @@ fn what_is_for_cookies_is_refused_in_their_place() {
             .collect();
         expected.extend(["mode", "idle-timeout", "rebalance", "source"].map(str::to_owned));
         if place == "query" {
-            // Without tell, most responses could not move a session.
+            // Without `tell`, most responses could not move a session.
             expected.extend(["end", "move"].map(str::to_owned));
         } else {
             expected.extend(["forward", "token", "cache-control", "also", "tell"].map(str::to_owned));
@@ -183,7 +178,6 @@ fn what_is_for_cookies_is_refused_in_their_place() {
     );
 }
 
-/// What the filter's check finds in a part of an annotation.
 #[test]
 fn the_wrong_part_of_an_annotation_is_named() {
     let persistence = json!({"sessionName": "x-own", "type": "Header"});

@@ -42,11 +42,9 @@ fn a_policy_of_several_rules_has_a_cookie_for_each() {
     };
     assert_eq!(scope(&one), "httproute/shop/web/0");
     assert_eq!(scope(&one), scope(&two));
-    // The same for rules of several routes.
     world.add(made(route("web", &json!([rule(&["a"])])), 1));
     world.add(made(route("other", &json!([rule(&["a"])])), 2));
     assert_eq!(cookies(&world.sessions()), ["s~", "s"]);
-    // Clients of other hosts keep other cookies.
     world.add(made(for_hosts("other", &["other.example"], &json!([rule(&["a"])])), 2));
     world.add(made(for_hosts("web", &["web.example"], &json!([rule(&["a"])])), 1));
     assert_eq!(cookies(&world.sessions()), ["s", "s"]);
@@ -61,7 +59,6 @@ fn another_teams_route_renamed_a_cookie_in_use() {
     for (name, other, expected) in [
         ("a", of("a", 3, "s"), ["s~", "s"]),
         ("z", of("z", 3, "s"), ["s", "s~"]),
-        // A policy that came later, on an older route.
         ("a", made(route("a", &json!([rule(&["b"])])), 1), ["s~", "s"]),
     ] {
         world.add(made(policy("BackendLBPolicy", "p", &["b"], &named("s")), 4));
@@ -117,7 +114,6 @@ fn a_header_without_a_name_has_one_of_its_scope() {
     // printf httproute/shop/web/0 | sha256sum | head -c 8
     assert_eq!(names[0], "limpet-session-d249823b");
     assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), 3, "{names:?}");
-    // They do not depend on the order of the rules.
     let mut rules = world.rules();
     rules.reverse();
     let reversed = sessions_of(&world, &rules);
@@ -166,7 +162,6 @@ fn of_two_policies_of_a_route_with_one_name_the_younger_loses() {
             "it is no mistake of the route"
         );
 
-        // On a route with only one of them, the loser has its sessions.
         world.add(route("other", &json!([rule(&["a"]), rule(&["c"])])));
         world.add(for_hosts("own", &["own.example"], &json!([rule(&["b"])])));
         let sessions = world.sessions();
@@ -190,7 +185,6 @@ fn names_that_a_client_keeps_apart_do_not_collide() {
         (cookie("s", "/a"), cookie("s", "/b"), false),
         (cookie("s", "/"), cookie("S", "/"), false),
         (cookie("s", "/"), header("s"), false),
-        // Clients keep a header value for each rule.
         (header("s"), header("s"), false),
         (json!({}), json!({"cookie": {"name": "limpet"}}), false),
         (json!({}), json!({}), false),
@@ -232,7 +226,7 @@ fn an_applications_cookie_collides_with_one_of_the_filters_own() {
     }
 }
 
-/// Check 2: `sessionPersistence` of a rule does not affect other rules, so the name of its cookie changes.
+/// Check 2.
 #[test]
 fn rules_own_cookies_give_way_to_others_of_their_route() {
     let mut world = with_policy(&named("s"));
@@ -258,23 +252,19 @@ fn rules_own_cookies_give_way_to_others_of_their_route() {
     assert_eq!(cookies(&world.sessions()), ["s", "s"]);
 }
 
-/// A route with these hostnames.
 fn for_hosts(name: &str, hosts: &[&str], rules: &Value) -> Value {
     let mut route = route(name, rules);
     route["spec"]["hostnames"] = json!(hosts);
     route
 }
 
-/// A client has one cookie of a name, path and host, so each of the routes would end the session of the other one.
 #[test]
 fn routes_of_one_host_do_not_overwrite_each_others_cookies() {
     let at = |path: &str| json!({"cookie": {"name": "s", "path": path}});
     let (s, hosts) = (named("s"), ["shop.example", "*.example"]);
     for (one, other, hosts, expected) in [
-        // Sessions of policies.
         (rule(&["a"]), rule(&["b"]), hosts, ["s", "s~"]),
         (rule(&["a"]), rule(&["b"]), ["shop.example", "pay.example"], ["s", "s"]),
-        // Of rules.
         (inline(&["a"], &s), inline(&["a"], &s), hosts, ["s", "s~"]),
         (
             inline(&["a"], &s),
@@ -284,7 +274,6 @@ fn routes_of_one_host_do_not_overwrite_each_others_cookies() {
         ),
         (inline(&["a"], &at("/a")), inline(&["a"], &at("/b")), hosts, ["s", "s"]),
         (inline(&["a"], &named("t")), inline(&["a"], &s), hosts, ["t", "s"]),
-        // A rule does not affect a policy.
         (inline(&["c"], &s), rule(&["a"]), hosts, ["s~", "s"]),
         (rule(&["a"]), inline(&["c"], &s), hosts, ["s", "s~"]),
     ] {
@@ -295,7 +284,6 @@ fn routes_of_one_host_do_not_overwrite_each_others_cookies() {
         world.add(for_hosts("web2", &hosts[1..], &json!([other])));
         let sessions = world.sessions();
         assert_eq!(cookies(&sessions), expected, "{one} {other}");
-        // In any order.
         let mut rules = world.rules();
         rules.reverse();
         let mut reversed = cookies(&sessions_of(&world, &rules));
@@ -317,7 +305,6 @@ fn an_older_route_without_a_host_renamed_the_cookies_of_all_gateways() {
         (&["other"], Some("*.example"), ["s", "s"]),
         (&["other", "gw"], None, ["s", "s~"]),
         (&["gw"], Some("*.example"), ["s", "s~"]),
-        // Two Gateways may serve one host.
         (&["other"], Some("shop.example"), ["s", "s~"]),
     ] {
         let mut world = world(SERVICE_AND_ROUTE);
@@ -347,7 +334,6 @@ fn policies_are_called_by_session_and_content() {
     assert_eq!((stem, digest.len()), ("s", 16));
     let name = name.clone();
     assert_eq!(policy.cookie.as_ref().unwrap().name, "s");
-    // Objects with equal content have the same policy.
     world.add(super::policy("BackendLBPolicy", "q", &["b"], &named("s")));
     world.add(super::policy(
         "BackendLBPolicy",

@@ -19,7 +19,7 @@ fn backend(name: &str, persistence: &Value) -> Value {
     backend
 }
 
-/// A rule with these backends. `x:` marks XBackends.
+/// `x:` marks XBackends.
 fn leading(to: &[&str]) -> Value {
     let reference = |name: &&str| match name.strip_prefix("x:") {
         Some(name) => json!({"group": "gateway.networking.x-k8s.io", "kind": "XBackend", "name": name}),
@@ -96,7 +96,6 @@ fn each_backend_has_sessions_of_its_own() {
     }
 }
 
-/// The same as for rules, on any routes.
 #[test]
 fn backends_of_other_rules_do_not_overwrite_each_others_cookies() {
     let named = |name: &str| json!({"cookie": {"name": name}});
@@ -107,7 +106,6 @@ fn backends_of_other_rules_do_not_overwrite_each_others_cookies() {
         ["blue", "green", "red"].map(|name| sessions.of_backend(name).unwrap().1["cookie"]["perScope"] == true)
     };
     assert_eq!(per_scope(&world.sessions()), [false, true, false]);
-    // An XBackend of several rules has one cookie.
     world.add(route(
         "web",
         &json!([leading(&["x:blue"]), leading(&["x:blue", "x:red"])]),
@@ -127,7 +125,6 @@ fn backends_of_other_rules_do_not_overwrite_each_others_cookies() {
 fn backends_without_sessions_leave_the_rule_as_it_is() {
     let mut world = with(&[("grey", Value::Null)], &json!([leading(&["x:grey"])]));
     assert_eq!(world.sessions().rules[0].session, Session::None);
-    // A policy on a Service of the rule applies to the whole rule.
     world.add(route("web", &json!([leading(&["x:grey", "a"])])));
     world.add(policy("BackendLBPolicy", "p", &["a"], &json!({"sessionName": "s"})));
     assert_eq!(world.sessions().policy(0).cookie.as_ref().unwrap().name, "s");
@@ -146,14 +143,13 @@ fn a_policy_of_the_rule_would_override_the_split() {
             "Programmed=False/Overridden: sessions of XBackends take precedence on: HTTPRoute shop/web spec.rules[0]"
         ]
     );
-    // A mistake in a backend does not make the policy govern the rule.
     world.add(backend("blue", &json!({"cookie": {"path": "x"}})));
     let sessions = world.sessions();
     assert_eq!(sessions.rules[0].session, Session::None);
     assert!(sessions.status("p")[1].starts_with("Programmed=False/Overridden"));
 }
 
-/// GEP-1619, Route Rule API: `sessionPersistence` of a rule overrides policies on its backends.
+/// GEP-1619, Route Rule API.
 #[test]
 fn a_rules_own_persistence_counts_over_its_backends() {
     let mut rule = leading(&["x:blue", "x:green"]);
@@ -301,7 +297,6 @@ fn a_backends_annotations_are_its_own() {
              \"yes\""
         ]
     );
-    // Annotations of a route are for the sessions of its rules.
     let mut world = with(&[("blue", json!({"cookie": {"name": "s"}}))], &json!([]));
     world.add(annotated(
         route("web", &json!([leading(&["x:blue"])])),

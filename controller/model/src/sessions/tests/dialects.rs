@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// The sessions of a policy of this kind with this `sessionPersistence`, and of a rule with it.
 fn both(kind: &str, persistence: &Value) -> (Sessions, Sessions) {
     let mut of_policy = world(SERVICE_AND_ROUTE);
     of_policy.add(policy(kind, "p", &["a"], persistence));
@@ -79,7 +78,7 @@ fn both_shapes_mean_the_same_in_policies_and_rules() {
                 "header"
             };
             let forward = written[carrier].as_object_mut().unwrap().remove("forward");
-            // GEP-1619 of release 1.7: it "SHOULD be forwarded to the backend".
+            // GEP-1619 of release 1.7: "SHOULD be forwarded to the backend".
             assert_eq!(forward, is_newer.then_some(json!(true)), "{persistence}");
             assert_eq!(written, expected, "{persistence}");
         }

@@ -7,7 +7,6 @@ use super::*;
 const EXPECTED: &str = "session.limpet.dev/domain, or domain of the controller's sessionDefaults: expected a domain of \
                         a hostname that the rule is served for";
 
-/// A policy with this domain for a route with these hostnames.
 fn with_domain(domain: &str, hostnames: &[&str]) -> Sessions {
     let mut world = with_policy(&json!({"sessionName": "s"}));
     let policy = policy("BackendLBPolicy", "p", &["a"], &json!({"sessionName": "s"}));

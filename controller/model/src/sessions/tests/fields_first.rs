@@ -1,4 +1,4 @@
-//! What the fields of `sessionPersistence` say counts before annotations, and these count where a shape has no field.
+//! Fields of `sessionPersistence` count before annotations, and these where a shape has no field.
 
 use serde_json::{Value, json};
 
@@ -6,8 +6,7 @@ use super::*;
 use crate::CookiePath;
 use limpet_core::config::schema::LifetimeTypeConfig;
 
-/// A policy, a rule and an XBackend in each shape that they may have, with these annotations and fields. Returns what
-/// becomes of each: the filter's policy and the message of the object.
+/// The filter's policy and the object's message, in each shape of a policy, a rule and an XBackend.
 fn everywhere(annotations: &[(&str, &str)], named: &Value, union: &Value) -> Vec<(Value, String)> {
     let annotate = |object: Value| {
         let all = annotations.iter();
@@ -47,7 +46,6 @@ fn everywhere(annotations: &[(&str, &str)], named: &Value, union: &Value) -> Vec
     let policy = serde_json::to_value(&sessions.policies[&sessions.destinations[&x].policy]).unwrap();
     found.push((policy, only_ancestor(&sessions.backends[&x]).join("\n")));
     for (index, (policy, _)) in found.iter_mut().enumerate() {
-        // As the newer shape asks.
         let forward = policy["cookie"].as_object_mut().unwrap().remove("forward");
         assert_eq!(forward, [2, 5, 6].contains(&index).then_some(json!(true)), "{index}");
     }
@@ -151,7 +149,6 @@ fn what_agrees_with_a_field_is_not_worth_a_word() {
     }
 }
 
-/// The author of a route reads the route's status.
 #[test]
 fn a_routes_annotation_cannot_change_what_its_policy_says() {
     let mut world = world(SERVICE_AND_ROUTE);
@@ -232,7 +229,6 @@ fn a_timeout_is_bounded_wherever_it_is_said() {
     }
 }
 
-/// What the API server fills in does not count as said where the shape has no field.
 #[test]
 fn defaults_give_way_to_fields_and_annotations() {
     let mut world = with_policy(&union());

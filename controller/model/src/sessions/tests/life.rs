@@ -1,12 +1,12 @@
-//! `maxSessionLife`: a key retires for as long as the longest timeout that anybody asks for, so an operator bounds it.
-//! `maxSourceEntries`: whoever may write a policy could else fill the memory of everybody's Envoys.
+//! `maxSessionLife`: a key retires for as long as the longest timeout, so an operator bounds it. `maxSourceEntries`: a
+//! policy's author could else fill the memory of all Envoys.
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::SessionLimits;
 
-/// What an object of each kind and shape that has sessions makes of this timeout: problems, or none.
+/// The problems of each kind and shape of object with this timeout.
 fn everywhere(timeout: &str, value: &str, settings: &Settings) -> Vec<Vec<String>> {
     let named = json!({"sessionName": "s", timeout: value});
     let union = json!({"cookie": {"name": "s"}, timeout: value});
@@ -43,7 +43,6 @@ fn everywhere(timeout: &str, value: &str, settings: &Settings) -> Vec<Vec<String
         of_rule("HTTPRoute", &named),
         of_rule("GRPCRoute", &named),
     ];
-    // The newer shape has no other timeout.
     if timeout == "absoluteTimeout" {
         all.push(of_policy("XBackendTrafficPolicy", &union));
         all.push(of_rule("HTTPRoute", &union));

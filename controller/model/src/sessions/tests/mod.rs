@@ -1,5 +1,4 @@
-//! Tests from manifests to sessions and conditions. The facts of rules, which other modules find out, are made here as
-//! far as sessions need them.
+//! From manifests to sessions and conditions. The facts of rules are made here as far as sessions need them.
 
 mod annotations;
 mod carriers;
@@ -31,14 +30,12 @@ use crate::{Gateways, Objects, SessionPolicyKind, SessionPolicyName, Settings};
 use limpet_api::{BackendRef, HttpMatch, Kind, Object, ObjectName, ObjectRef, ParentRef, SessionPersistence, Text};
 use limpet_core::config::schema::PolicyConfig;
 
-/// Objects, and what they are built with.
 #[derive(Default)]
 pub(super) struct World {
     pub(super) objects: Objects,
     pub(super) settings: Settings,
 }
 
-/// Reads manifests.
 pub(super) fn world(manifests: &str) -> World {
     let mut world = World::default();
     for manifest in manifests
@@ -76,7 +73,6 @@ impl World {
         }
     }
 
-    /// The rules, in the order of their routes.
     pub(super) fn rules(&self) -> Vec<RuleFacts<'_>> {
         let http = self.objects.http_routes.iter().flat_map(|(name, route)| {
             route.spec.rules.iter().enumerate().map(move |(index, rule)| {
@@ -227,7 +223,6 @@ pub(super) fn policy_name(kind: &str, name: ObjectName) -> SessionPolicyName {
 }
 
 impl Sessions {
-    /// The policy of a rule's sessions.
     pub(super) fn policy(&self, rule: usize) -> &PolicyConfig {
         self.policy_of(&self.rules[rule].session)
     }
@@ -239,12 +234,11 @@ impl Sessions {
         }
     }
 
-    /// The policy of a rule's sessions, as it is written.
     pub(super) fn written(&self, rule: usize) -> Value {
         serde_json::to_value(self.policy(rule)).unwrap()
     }
 
-    /// The problems of a rule, as `field: message`.
+    /// As `field: message`.
     pub(super) fn problems(&self, rule: usize) -> Vec<String> {
         problems(&self.rules[rule])
     }
@@ -271,7 +265,7 @@ pub(super) fn problems(rule: &RuleSession) -> Vec<String> {
         .collect()
 }
 
-/// The conditions of an object's only ancestor, as `Accepted=True/Accepted: message`.
+/// As `Accepted=True/Accepted: message`.
 pub(super) fn only_ancestor(report: &PolicyReport) -> Vec<String> {
     assert_eq!(report.ancestors.len(), 1, "{report:?}");
     conditions(&report.ancestors[0])
@@ -292,7 +286,6 @@ pub(super) fn conditions(ancestor: &AncestorReport) -> Vec<String> {
     ancestor.conditions.iter().map(text).collect()
 }
 
-/// By the name of the Gateway.
 pub(super) fn by_gateway(report: &PolicyReport) -> BTreeMap<&str, Vec<String>> {
     let ancestors = report.ancestors.iter();
     ancestors
@@ -300,7 +293,6 @@ pub(super) fn by_gateway(report: &PolicyReport) -> BTreeMap<&str, Vec<String>> {
         .collect()
 }
 
-/// The only condition of a policy without remarks.
 pub(super) const ACCEPTED: &str = "Accepted=True/Accepted: The policy is accepted";
 
 /// Services `a`, `b` and `c`, and a route with one rule, which leads to `a`.
@@ -323,7 +315,7 @@ spec:
 ---
 ";
 
-/// The world of [`SERVICE_AND_ROUTE`], and a `BackendLBPolicy` called `p` on `a` with this `sessionPersistence`.
+/// [`SERVICE_AND_ROUTE`], and a `BackendLBPolicy` called `p` on `a` with this `sessionPersistence`.
 pub(super) fn with_policy(persistence: &Value) -> World {
     let mut world = world(SERVICE_AND_ROUTE);
     world.add(policy("BackendLBPolicy", "p", &["a"], persistence));
@@ -342,26 +334,23 @@ pub(super) fn policy(kind: &str, name: &str, services: &[&str], persistence: &Va
     })
 }
 
-/// A route with these parents.
 pub(super) fn route_at(name: &str, gateways: &[&str], rules: &Value) -> Value {
     let mut route = route(name, rules);
     route["spec"]["parentRefs"] = gateways.iter().map(|name| json!({"name": name})).collect();
     route
 }
 
-/// The same, created on another day.
 pub(super) fn made(mut object: Value, day: u32) -> Value {
     object["metadata"]["creationTimestamp"] = json!(format!("2026-02-{day:02}T00:00:00Z"));
     object
 }
 
-/// The same with an annotation `session.limpet.dev/<name>`.
+/// Adds the annotation `session.limpet.dev/<name>`.
 pub(super) fn annotated(mut object: Value, name: &str, value: &str) -> Value {
     object["metadata"]["annotations"][format!("session.limpet.dev/{name}")] = json!(value);
     object
 }
 
-/// A route called `name` with these rules.
 pub(super) fn route(name: &str, rules: &Value) -> Value {
     json!({
         "kind": "HTTPRoute",
@@ -370,20 +359,18 @@ pub(super) fn route(name: &str, rules: &Value) -> Value {
     })
 }
 
-/// A rule that leads to these Services.
 pub(super) fn rule(services: &[&str]) -> Value {
     let refs: Vec<Value> = services.iter().map(|name| json!({"name": name, "port": 80})).collect();
     json!({"backendRefs": refs})
 }
 
-/// The same with `sessionPersistence` of its own.
 pub(super) fn inline(services: &[&str], persistence: &Value) -> Value {
     let mut rule = rule(services);
     rule["sessionPersistence"] = persistence.clone();
     rule
 }
 
-/// The sessions of these rules, all of whose Gateways serve.
+/// All Gateways serve.
 pub(super) fn sessions_of(world: &World, rules: &[RuleFacts<'_>]) -> Sessions {
     let serving = rules.iter().flat_map(|rule| &rule.gateways).collect();
     sessions(&world.objects, &world.settings, rules, &serving, Context::default())

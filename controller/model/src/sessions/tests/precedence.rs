@@ -58,7 +58,7 @@ fn a_rules_own_persistence_counts_even_if_it_is_invalid() {
 
 #[test]
 fn of_two_policies_on_one_service_the_oldest_counts() {
-    // Each with its day of creation. If the days are equal, the names decide.
+    // If the days of creation are equal, the names decide.
     for (p, q, winner) in [(1, 2, "p"), (2, 1, "q"), (1, 1, "p")] {
         let mut world = world(SERVICE_AND_ROUTE);
         world.add(made(policy("BackendLBPolicy", "q", &["a"], &named("of-q")), q));
@@ -134,7 +134,7 @@ fn a_policy_keeps_the_targets_that_are_its_own() {
     );
 }
 
-/// Check 13: the sessions belong to the rule, whichever of its backends a policy targets.
+/// Check 13.
 #[test]
 fn a_policy_on_some_backends_is_applied_to_all_of_the_rule() {
     let mut world = with_policy(&named("s"));
@@ -150,7 +150,7 @@ fn a_policy_on_some_backends_is_applied_to_all_of_the_rule() {
     );
 }
 
-/// Check 13: several policies on several backends.
+/// Check 13.
 #[test]
 fn of_the_policies_of_a_split_the_oldest_counts() {
     let mut world = world(SERVICE_AND_ROUTE);
@@ -167,7 +167,6 @@ fn of_the_policies_of_a_split_the_oldest_counts() {
              precedence on: HTTPRoute shop/web spec.rules[0]"
         ]
     );
-    // A rule with one of the Services still has the sessions of that policy.
     world.add(route("web", &json!([rule(&["a", "b"]), rule(&["a"])])));
     let sessions = world.sessions();
     assert_eq!(names(&sessions), ["old", "new"]);
@@ -192,7 +191,6 @@ fn a_policy_is_for_services_of_its_own_namespace() {
     world.add(elsewhere);
     let sessions = world.sessions();
     assert_eq!(names(&sessions), [""]);
-    // A route of another namespace with the same Service has the sessions.
     let mut foreign = route("foreign", &json!([rule(&["a"])]));
     foreign["metadata"]["namespace"] = json!("far");
     foreign["spec"]["rules"][0]["backendRefs"][0]["namespace"] = json!("shop");
@@ -255,14 +253,13 @@ fn targets_are_services_each_once_one_to_sixteen() {
             assert_eq!(names(&sessions), [""]);
         }
     }
-    // Without targets, there is no Gateway to report for.
     let mut world = with_policy(&named("s"));
     world.add(policy("BackendLBPolicy", "p", &[], &named("s")));
     let sessions = world.sessions();
     assert_eq!((names(&sessions), sessions.report("p").ancestors.len()), (vec![""], 0));
 }
 
-/// Check 15: where another control plane serves the Service, its affinity has no effect.
+/// Check 15.
 #[test]
 fn a_services_affinity_is_noted_where_it_has_no_effect() {
     let mut world = with_policy(&named("s"));

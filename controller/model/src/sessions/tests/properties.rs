@@ -42,7 +42,7 @@ fn annotate(object: Value, annotation: Option<(&str, &str)>) -> Value {
     }
 }
 
-/// A policy of either kind, without name and age.
+/// Without name and age.
 fn policies() -> impl Strategy<Value = Vec<Value>> {
     let kind = prop_oneof![Just("BackendLBPolicy"), Just("XBackendTrafficPolicy")];
     let policy = (kind, services(), persistence(), annotation())
@@ -72,7 +72,7 @@ fn routes() -> impl Strategy<Value = Vec<Value>> {
     prop::collection::vec(route, 1..4)
 }
 
-/// A world with these policies. `named` has the name of each and its day of creation.
+/// `named` has the name of each policy and its day of creation.
 fn world_of(policies: &[Value], routes: &[Value], named: &[(String, u32)]) -> World {
     let mut world = world(SERVICE_AND_ROUTE);
     world.objects.http_routes.clear();
@@ -103,14 +103,12 @@ fn cases() -> impl Strategy<Value = (Vec<Value>, Vec<Value>, Vec<u32>)> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
-    /// The order of rules affects neither their sessions nor the reports.
     #[test]
     fn the_order_of_rules_makes_no_difference(
         (policies, routes, days) in cases(),
         seed in any::<prop::sample::Index>(),
         reverse in any::<bool>(),
     ) {
-        // Some days are equal, so names decide.
         let named: Vec<_> = days.iter().enumerate().map(|(index, day)| (format!("p{index}"), day / 2 + 1)).collect();
         let world = world_of(&policies, &routes, &named);
         let expected = world.sessions();
@@ -126,7 +124,6 @@ proptest! {
             let expected = &expected.rules[*place];
             prop_assert_eq!((&rule.session, &rule.by_path), (&expected.session, &expected.by_path));
         }
-        // What concerns several rules of a route is said at the first of them.
         let notes = |sessions: &Sessions| -> BTreeSet<String> {
             sessions.rules.iter().flat_map(|rule| rule.notes.clone()).collect()
         };
@@ -138,7 +135,6 @@ proptest! {
         prop_assert_eq!(&found.backends, &expected.backends);
     }
 
-    /// The age decides which policy counts, independent of names and order.
     #[test]
     fn the_order_of_creation_decides_and_no_other((policies, routes, days) in cases()) {
         let named: Vec<_> = days.iter().enumerate().map(|(index, day)| (format!("p{index}"), *day)).collect();
@@ -156,7 +152,6 @@ proptest! {
         prop_assert_eq!(&one.policies, &other.policies);
     }
 
-    /// No two rules of a route write the same cookie, and each policy has a condition for each Gateway.
     #[test]
     fn no_two_rules_of_a_route_write_one_cookie((policies, routes, days) in cases()) {
         let named: Vec<_> = days.iter().enumerate().map(|(index, day)| (format!("p{index}"), *day)).collect();

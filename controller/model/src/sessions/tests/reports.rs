@@ -8,7 +8,6 @@ fn named(name: &str) -> Value {
     json!({"sessionName": name})
 }
 
-/// A route that is attached to these Gateways.
 #[test]
 fn the_ancestors_are_the_gateways_of_the_rules() {
     let mut world = with_policy(&named("s"));
@@ -74,12 +73,10 @@ fn a_missing_target_is_told_where_a_rule_names_it() {
         sessions.status("p"),
         [format!("Accepted=False/TargetNotFound: {message}")]
     );
-    // The same for rules of a GRPCRoute.
     let mut grpc = route_at("grpc", &["two"], &json!([rule(&["gone"])]));
     grpc["kind"] = json!("GRPCRoute");
     world.add(grpc);
     assert_eq!(world.sessions().report("p").ancestors.len(), 2);
-    // If another target exists, the message mentions the missing one.
     world.add(policy("BackendLBPolicy", "p", &["gone", "a"], &named("s")));
     let sessions = world.sessions();
     let by_gateway = by_gateway(sessions.report("p"));
@@ -118,7 +115,6 @@ fn fields_that_nothing_reads_are_named() {
             format!("Programmed=True/PartiallyProgrammed: All rules have the policy's sessions. {unread}"),
         ]
     );
-    // Without session persistence, no part of the policy is supported.
     let mut bare = constraint(policy("XBackendTrafficPolicy", "p", &["a"], &Value::Null));
     bare["spec"].as_object_mut().unwrap().remove("sessionPersistence");
     world.add(bare);
@@ -147,15 +143,13 @@ fn a_policy_without_sessions_conflicts_with_none() {
     assert_eq!(sessions.status("p"), [ACCEPTED]);
 }
 
-/// GEP-713: "If this slice is full, implementations MUST NOT add further entries. Instead they MUST consider the policy
-/// unimplementable and signal that on any related resources".
+/// GEP-713: see `Statuses::has_room`.
 #[test]
 fn the_seventeenth_gateway_has_no_sessions_and_routes_say_so() {
     let gateways: Vec<String> = (0..17).map(|index| format!("g{index:02}")).collect();
     let mut world = with_policy(&named("s"));
     world.objects.http_routes.clear();
     for (index, gateway) in gateways.iter().enumerate() {
-        // The first by name is the youngest.
         let created = format!("2026-01-{:02}T00:00:00Z", 20 - index);
         world.add(json!({
             "kind": "Gateway", "metadata": {"name": gateway, "creationTimestamp": created},
@@ -173,7 +167,7 @@ fn the_seventeenth_gateway_has_no_sessions_and_routes_say_so() {
         .map(|a| a.ancestor_ref.name.as_str())
         .collect();
     assert_eq!(ancestors, all[1..]);
-    // Routes in the order of their names: everywhere, r00, r01, …
+    // In the order of their names: everywhere, r00, r01, …
     assert!(
         matches!(sessions.rules[0].session, Session::Rule(_)),
         "sixteen of its Gateways have room"

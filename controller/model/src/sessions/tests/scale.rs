@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// The best time of three runs, since other processes use the machine too, and the result.
+/// The best of three runs, since other processes use the machine.
 fn timed(world: &World) -> (Duration, Sessions) {
     let rules = world.rules();
     let build = |_| {
@@ -55,8 +55,7 @@ fn policies_of_one_service_were_multiplied_by_its_rules() {
     assert_eq!(reports.filter(|report| !report.ancestors.is_empty()).count(), 64);
 }
 
-/// No run time is quadratic. Twenty times as many rules take 25 times as long, and may take 150 times as long on a busy
-/// machine. Quadratic would be four hundred times.
+/// Twenty times as many rules may take 150 times as long on a busy machine; quadratic would be four hundred times.
 /// Takes seconds: what is quadratic shows with thousands of rules only.
 #[test]
 fn time_grows_with_the_number_of_rules() {

@@ -14,7 +14,7 @@ fn union(name: &str) -> Value {
     json!({"cookie": {"name": name}})
 }
 
-/// What the tokens of each rule are bound to, and `*` after it where its cluster follows.
+/// The scope of each rule's tokens, with `*` behind it where its cluster follows.
 fn scopes(sessions: &Sessions) -> Vec<String> {
     let scope = |rule: &RuleSession| match &rule.session {
         Session::Rule(session) => session.scope.to_string(),
@@ -34,7 +34,6 @@ fn cookies(sessions: &Sessions) -> Vec<String> {
     (0..sessions.rules.len()).map(cookie).collect()
 }
 
-/// A `BackendLBPolicy` called `p` on `a` with this scope.
 fn scoped(scope: &str, persistence: &Value) -> World {
     let mut world = world(SERVICE_AND_ROUTE);
     let policy = policy("BackendLBPolicy", "p", &["a"], persistence);
@@ -62,7 +61,6 @@ fn a_page_and_its_socket_had_two_pods() {
     assert_eq!(cookies(&world.sessions()), ["s", "s"]);
     let mut world = scoped("service", &json!({}));
     world.add(route("web", &json!([rule(&["a"]), rule(&["a"])])));
-    // The name of a cookie without a name is that of the scope.
     assert_eq!(cookies(&world.sessions()), ["limpet~", "limpet~"]);
 }
 
@@ -137,7 +135,6 @@ fn a_route_says_the_scope_of_its_own_rules() {
     let sessions = world.sessions();
     assert_eq!(scopes(&sessions), ["name/shop/basket"; 2]);
     assert_eq!(cookies(&sessions), ["s", "s"]);
-    // Over the policy's, and over the defaults.
     let mut world = scoped("service", &named("s"));
     world.settings.session_defaults.scope = Some(SessionScope::Service);
     world.add(annotated(route("web", &json!([rule(&["a"])])), "scope", "rule"));
@@ -232,7 +229,6 @@ fn the_split_chooses_in_the_newer_shape_and_not_in_the_older_one() {
             (Some("keep"), "httproute/shop/web/0"),
             (Some("choose"), "httproute/shop/web/0/*"),
         ] {
-            // On the policy, on the route, on the route for the rule's own, and in the defaults.
             for place in 0..4 {
                 let mut world = world(SERVICE_AND_ROUTE);
                 let mut policy = policy(kind, "p", &["a"], &persistence);
@@ -255,7 +251,6 @@ fn the_split_chooses_in_the_newer_shape_and_not_in_the_older_one() {
                 world.add(route);
                 let sessions = world.sessions();
                 assert_eq!(scopes(&sessions), [of_said], "{persistence} {kind} {said:?} {place}");
-                // Each backend has a cookie.
                 let per_scope = of_said.ends_with('*') || persistence == json!({});
                 assert_eq!(sessions.policy(0).cookie.as_ref().unwrap().per_scope, per_scope);
             }
@@ -268,7 +263,7 @@ fn a_rule_with_one_backend_has_one_cookie_whatever_the_split() {
     let mut world = world(SERVICE_AND_ROUTE);
     world.add(route("web", &json!([inline(&["a"], &union("s"))])));
     assert_eq!(cookies(&world.sessions()), ["s"]);
-    // The session at the first backend goes on under the former name, since the scope is the same.
+    // The scope is the same.
     world.add(route("web", &json!([inline(&["a", "b"], &union("s"))])));
     let sessions = world.sessions();
     assert_eq!(cookies(&sessions), ["s~"]);
@@ -305,7 +300,6 @@ fn to_backends() -> Value {
 #[test]
 fn a_canary_of_xbackends_could_not_be_sticky() {
     let mut world = world(BACKENDS);
-    // Two with one name are no split that chooses.
     world.add(to_backends());
     assert!(!world.sessions().rules[0].problems.is_empty());
     world.add(annotated(to_backends(), "split", "keep"));
@@ -355,7 +349,6 @@ fn what_is_about_rules_is_refused_on_an_xbackend() {
     }
 }
 
-/// A page of twelve routes with sixteen rules gave a visitor 192 cookies.
 #[test]
 fn many_cookies_of_a_host_are_told_on_routes_and_policies() {
     let rules = |count: usize| Value::from(vec![rule(&["a"]); count]);
@@ -377,7 +370,6 @@ fn many_cookies_of_a_host_are_told_on_routes_and_policies() {
     let mut world = scoped("service", &named("s"));
     world.add(route("web", &rules(192)));
     assert_eq!(world.sessions().status("p"), [ACCEPTED]);
-    // One cookie for each of two backends.
     let mut world = world_with_split();
     for (count, is_told) in [(10, false), (11, true)] {
         world.add(route("web", &Value::from(vec![rule(&["a", "b"]); count])));
@@ -398,7 +390,6 @@ impl Sessions {
     }
 }
 
-/// A neighbour on one host alone gave one of two rules another cookie, and both had the session no more.
 #[test]
 fn rules_that_share_a_session_have_one_name_whatever_is_beside_them() {
     let of_hosts = |name: &str, hosts: &[&str], rules: Value| {
@@ -455,7 +446,6 @@ fn the_cookie_of_a_backend_is_secure_on_all_rules_or_on_none() {
 
 #[test]
 fn rules_that_no_client_has_one_session_of_are_no_strangers() {
-    // Other Services, where each backend has its own.
     let mut world = world(SERVICE_AND_ROUTE);
     for (name, service) in [("p", "a"), ("q", "b")] {
         let policy = policy("XBackendTrafficPolicy", name, &[service], &union(name));
@@ -469,7 +459,6 @@ fn rules_that_no_client_has_one_session_of_are_no_strangers() {
             .any(|rule| rule.notes.iter().any(|note| note.contains("scope")))
     };
     assert!(!is_told(&world.sessions()));
-    // Other hosts.
     let mut world = self::world(SERVICE_AND_ROUTE);
     for (name, service) in [("web", "a"), ("other", "b")] {
         let mut route = route(name, &json!([inline(&[service], &named("s"))]));
@@ -479,7 +468,7 @@ fn rules_that_no_client_has_one_session_of_are_no_strangers() {
     assert!(!is_told(&world.sessions()));
 }
 
-/// Half of the rules of a scope are served over HTTP and half over HTTPS, with hosts of their own.
+/// Half of the rules of a scope are served over HTTP and half over HTTPS, with their own hosts.
 #[test]
 fn hosts_of_a_shared_scope_were_compared_with_each_other_for_each_rule() {
     let looked = |count: usize| {

@@ -8,13 +8,12 @@ use crate::stand_in::remembered;
 
 const KIND: &str = "XBackendTrafficPolicy";
 
-/// What release 1.6 has.
 fn named() -> Value {
     let cookie = json!({"lifetimeType": "Permanent"});
     json!({"sessionName": "s", "type": "Cookie", "absoluteTimeout": "8h", "cookieConfig": cookie})
 }
 
-/// The same policy after the upgrade. Its metadata tells these values.
+/// After the upgrade. Its metadata has these values.
 fn pruned(name: Option<&str>, lifetime: Option<&str>) -> Value {
     let mut policy = policy(KIND, "p", &["a"], &json!({"type": "Cookie", "absoluteTimeout": "8h"}));
     policy["metadata"]["pruned"] = json!({"sessionName": name, "cookieConfig.lifetimeType": lifetime});
@@ -53,18 +52,15 @@ fn the_sessions_are_as_before_where_fields_are_known() {
             "{accepted}"
         );
     }
-    // What kubectl applied last may be older than what the controller saw last.
     let mut edited = with(pruned(Some("older"), None));
     edited.objects.memory.sessions = former_sessions(&before);
     assert_eq!(edited.sessions().written(0), written);
-    // It is remembered further on.
     let [further] = &former_sessions(&remembered).iter().cloned().collect::<Vec<_>>()[..] else {
         panic!("one policy")
     };
     let sessions = further.settings.session_persistence.as_ref().unwrap();
     assert_eq!(sessions.session_name.as_deref(), Some("s"));
     assert!(further.counts);
-    // Annotations keep it without a remark.
     let kept = annotated(
         annotated(pruned(None, None), "session-name", "s"),
         "lifetime-type",
@@ -92,7 +88,6 @@ fn what_an_upgrade_took_and_nobody_knows_is_said() {
         programmed.starts_with("Programmed=True/PartiallyProgrammed: "),
         "{programmed}"
     );
-    // Another policy of this name is another policy.
     let mut other = policy(KIND, "p", &["a"], &named());
     other["metadata"]["uid"] = json!("other");
     let mut later = pruned(None, None);

@@ -1,7 +1,7 @@
-//! The optional listener for Prometheus: `GET /stats/prometheus`, and nothing else.
+//! The optional listener for Prometheus: `GET /stats/prometheus`, and 404 for all else.
 //!
-//! The admin interface answers, which is on loopback because it controls Envoy. One path is led there, as it came, so
-//! no request can mean another page. All else is 404 here.
+//! The admin interface answers, which is on loopback. The path is passed as it came, so no request can mean another
+//! page.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -23,22 +23,20 @@ use super::super::pack::{duration, number};
 use super::super::routes::{answer_all, exactly};
 use super::watched;
 
-/// The name of the listener, and the prefix of its statistics: `limpet drain` does not count them as clients'.
+/// The name of the listener, and the prefix of its statistics, which `limpet drain` does not count as clients'.
 const NAME: &str = "limpet.metrics";
-/// The cluster of the admin interface.
 const ADMIN: &str = "limpet.admin";
 const PATH: &str = "/stats/prometheus";
 
-/// How many connections it may have at the same time.
 const CONNECTIONS: f64 = 16.0;
-/// How many requests Envoy answers at the same time, which its main thread does.
+/// Requests at the same time: Envoy's main thread answers them.
 const REQUESTS: u32 = 2;
 
 pub(super) fn listener(address: SocketAddr) -> Listener {
     watched::listener(address, 32 * 1024, manager())
 }
 
-/// The listener's own limit, as a runtime setting: Envoy has no field for it.
+/// The listener's limit, as a runtime setting: Envoy has no field for it.
 pub(super) fn most_connections() -> (&'static str, f64) {
     (
         "envoy.resource_limits.listener.limpet.metrics.connection_limit",
@@ -79,7 +77,6 @@ fn manager() -> HttpConnectionManager {
     }
 }
 
-/// The one page, and 404 for all else.
 fn routes() -> VirtualHost {
     let mut host = answer_all(NAME, 404);
     let page = Route {

@@ -1,4 +1,4 @@
-//! What an Envoy does before it has too many connections, or no memory left.
+//! An Envoy's measures before it has too many connections, or no memory left.
 
 use std::time::Duration;
 
@@ -15,18 +15,18 @@ use super::super::pack::{duration, pack};
 const CONNECTIONS: &str = "envoy.resource_monitors.global_downstream_max_connections";
 const HEAP: &str = "envoy.resource_monitors.fixed_heap";
 
-/// At which share of the heap's limit Envoy does what. First it gives free memory back. Later it answers 503 and
-/// accepts no connections, which leaves what is there to the requests that are under way.
+/// Actions of Envoy at shares of the heap's limit. First it gives free memory back. Later it answers 503 and accepts no
+/// connections, to spare memory for the requests that are under way.
 const HEAP_ACTIONS: [(&str, f64); 3] = [
     ("envoy.overload_actions.shrink_heap", 0.9),
     ("envoy.overload_actions.stop_accepting_requests", 0.95),
     ("envoy.overload_actions.stop_accepting_connections", 0.98),
 ];
 
-/// What an Envoy may use.
+/// Limits of an Envoy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OverloadLimits {
-    /// Bytes of Envoy's heap. The VMs of the wasm filter are not part of it.
+    /// Bytes of Envoy's heap, without the VMs of the wasm filter.
     pub heap: u64,
     /// Connections of clients at the same time, in all listeners. Envoy closes further ones at once.
     pub connections: u32,

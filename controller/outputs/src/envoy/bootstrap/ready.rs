@@ -1,9 +1,6 @@
-//! The listener that says whether Envoy is ready: for a kubelet and for load balancers, which do not reach the admin
-//! interface.
-//!
-//! Envoy itself answers, by its health check filter: no request of this listener is led anywhere, and so none reaches
-//! the admin interface. Envoy's threads accept connections once it has its first configuration, which makes it ready
-//! there as well.
+//! The listener of Envoy's readiness, for a kubelet and load balancers, which do not reach the admin interface. Envoy's
+//! health check filter answers, once Envoy has its first configuration. No request is led anywhere, so none reaches the
+//! admin interface.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,10 +15,10 @@ use super::super::pack::{duration, no, number, pack};
 use super::super::routes::{answer_all, exactly};
 use super::watched;
 
-/// The name of the listener, and the prefix of its statistics: `limpet drain` does not count them as clients'.
+/// The name of the listener, and the prefix of its statistics, which `limpet drain` does not count as clients'.
 const NAME: &str = "limpet.ready";
 
-/// How many connections it may have at the same time. They are short, and few ask.
+/// Connections at the same time: they are short, and few ask.
 const CONNECTIONS: f64 = 64.0;
 
 const READY: [(&str, &str); 2] = [(":method", "GET"), (":path", "/ready")];
@@ -30,7 +27,7 @@ pub(super) fn listener(address: SocketAddr) -> Listener {
     watched::listener(address, 8 * 1024, manager())
 }
 
-/// The listener's own limit, as a runtime setting: Envoy has no field for it.
+/// The listener's limit, as a runtime setting: Envoy has no field for it.
 pub(super) fn most_connections() -> (&'static str, f64) {
     (
         "envoy.resource_limits.listener.limpet.ready.connection_limit",
@@ -41,7 +38,7 @@ pub(super) fn most_connections() -> (&'static str, f64) {
 fn manager() -> HttpConnectionManager {
     let check = HealthCheck {
         pass_through_mode: no(),
-        // The whole path as it came, with a query. What is not exactly this goes on to the routes, and so to 404.
+        // The whole path as it came, with a query. All else gets 404 from the routes.
         headers: READY.map(|(name, value)| exactly(name, value)).to_vec(),
         ..HealthCheck::default()
     };

@@ -1,4 +1,4 @@
-//! What the listeners have in common that are for those who watch an Envoy, and not for its clients.
+//! Common parts of the listeners for monitors of an Envoy.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use envoy_types::pb::envoy::extensions::filters::network::http_connection_manage
 use super::super::listeners::{bind, network_filter};
 use super::super::pack::{duration, no, number};
 
-/// A listener of the manager's name, which is the prefix of its statistics, too: by it, `limpet drain` tells it from
-/// clients' listeners. It buffers so many bytes for each connection.
+/// A listener named after the manager, like its statistics, by which `limpet drain` knows it. It buffers so many bytes
+/// for each connection.
 pub(super) fn listener(address: SocketAddr, buffer: u32, manager: HttpConnectionManager) -> Listener {
     Listener {
         name: manager.stat_prefix.clone(),
@@ -25,8 +25,8 @@ pub(super) fn listener(address: SocketAddr, buffer: u32, manager: HttpConnection
             ..FilterChain::default()
         }],
         per_connection_buffer_limit_bytes: number(buffer),
-        // An Envoy that is full serves its clients, so it is ready: to say anything else would lead them to the others,
-        // until all are full. And a monitor must see that it is full.
+        // An Envoy that is full serves its clients, so it is ready: otherwise they would go to the others, until all
+        // are full. A monitor must see that it is full.
         ignore_global_conn_limit: true,
         bypass_overload_manager: true,
         ..Listener::default()

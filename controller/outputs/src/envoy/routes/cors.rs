@@ -9,7 +9,6 @@ use crate::envoy::chain::CORS;
 use crate::envoy::pack::{no, pack, yes};
 use limpet_model::graph::Cors;
 
-/// The name of the filter, and its configuration for the route.
 pub(super) fn per_route(cors: &Cors) -> (String, Any) {
     let origins = cors.allow_origins.iter().map(matching::string_match);
     let policy = CorsPolicy {
@@ -19,7 +18,7 @@ pub(super) fn per_route(cors: &Cors) -> (String, Any) {
         expose_headers: cors.expose_headers.join(", "),
         max_age: cors.max_age.to_string(),
         allow_credentials: if cors.allow_credentials { yes() } else { no() },
-        // Envoy answers them, without saying that the origin is allowed.
+        // Envoy answers them, without allowing the origin.
         forward_not_matching_preflights: no(),
         ..CorsPolicy::default()
     };

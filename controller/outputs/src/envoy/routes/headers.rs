@@ -7,7 +7,6 @@ use envoy_types::pb::envoy::config::route::v3::weighted_cluster::ClusterWeight;
 
 use limpet_model::graph::{Destination, HeaderChanges, Route};
 
-/// Changes of request and response headers, as Envoy's messages.
 #[derive(Debug, Clone)]
 pub(super) struct HeaderMutations {
     requests: Direction,
@@ -107,7 +106,7 @@ fn option((name, value): &(String, String), action: HeaderAppendAction) -> Heade
     }
 }
 
-/// Whether Envoy permits changes of this header. One that it does not permit makes it refuse the whole configuration.
+/// A change that Envoy does not permit makes it refuse the whole configuration.
 fn is_changeable(name: &str) -> bool {
     !name.is_empty() && !name.starts_with(':') && name != "host"
 }

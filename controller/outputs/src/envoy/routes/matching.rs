@@ -35,17 +35,17 @@ pub(super) fn route_match(wanted: &Match) -> RouteMatch {
     }
 }
 
-/// A match on the header that leads a session to the cluster with this short hash.
+/// Matches the header that leads a session to the cluster with this short hash.
 pub(super) fn led_to(hash: &str) -> HeaderMatcher {
     header(DESTINATION_HEADER, exact(hash))
 }
 
-/// A match on the header with the route's session, which an earlier match has set.
+/// Matches the header with the route's session, which an earlier match has set.
 pub(super) fn of_session(session: &str) -> HeaderMatcher {
     header(SESSION_HEADER, exact(session))
 }
 
-/// A regular expression. Envoy matches the whole value with it.
+/// A regular expression, which Envoy matches with the whole value.
 pub(super) fn regex(pattern: &str) -> RegexMatcher {
     RegexMatcher {
         regex: pattern.to_owned(),

@@ -1,7 +1,5 @@
-//! Copies of requests for other clusters.
-//!
-//! Envoy copies the headers as the router has them. By then the filter has taken the token out, and the headers that
-//! steer are removed. A copy is balanced like any new request: it does not inherit where the session is led.
+//! Copies of requests for other clusters, with the headers as the router has them: without the token and the headers
+//! that steer. A copy is balanced like any new request.
 
 use envoy_types::pb::envoy::config::core::v3::RuntimeFractionalPercent;
 use envoy_types::pb::envoy::config::route::v3::route_action::RequestMirrorPolicy;

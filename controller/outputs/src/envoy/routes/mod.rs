@@ -43,7 +43,6 @@ use limpet_model::graph::{
     VirtualHost,
 };
 
-/// The name of the route configuration that has a listener's virtual hosts.
 pub(super) fn configuration_name(port: u16, listener: &Listener) -> String {
     match listener.certificates {
         None => plain_name(port),
@@ -51,15 +50,13 @@ pub(super) fn configuration_name(port: u16, listener: &Listener) -> String {
     }
 }
 
-/// Builds route configurations.
 pub(super) struct RouteBuilder<'a> {
     pub(super) graph: &'a Graph,
-    /// Of this Gateway.
     pub(super) options: &'a EnvoyOptions,
 }
 
 impl RouteBuilder<'_> {
-    /// The route configurations of one port: one for all listeners without TLS, and one for each that terminates TLS.
+    /// The route configurations of a port: one for all listeners without TLS, and one for each that terminates TLS.
     pub(super) fn of_port(&self, port: u16, listeners: &[Listener]) -> Vec<RouteConfiguration> {
         let is_plain = |listener: &&Listener| listener.certificates.is_none();
         let plain: Vec<&Listener> = listeners.iter().filter(is_plain).collect();
@@ -74,7 +71,6 @@ impl RouteBuilder<'_> {
         vec![self.configuration(plain_name(port), port, &plain)]
     }
 
-    /// A virtual host of one of them.
     pub(super) fn host(&self, port: u16, listener: &Listener, host: &VirtualHost) -> EnvoyVirtualHost {
         let routes = host.routes.iter();
         EnvoyVirtualHost {
@@ -103,9 +99,8 @@ impl RouteBuilder<'_> {
         }
     }
 
-    /// The hosts of the port's other listeners. A client may send requests for them on a connection that it made for
-    /// this one, if the certificate has their names. It sends a request that is answered with 421 (Misdirected
-    /// Request) once more, on another connection.
+    /// A client may send requests for hosts of other listeners on a connection to this one, if the certificate has
+    /// their names. After 421 (Misdirected Request), it tries another connection.
     fn misdirected(&self, listener: &Listener, listeners: &[Listener]) -> Option<EnvoyVirtualHost> {
         if listener.hostname != Hostname::Any && listener.virtual_hosts.contains_key(&Hostname::Any) {
             // It answers for all other hosts itself.
@@ -114,7 +109,7 @@ impl RouteBuilder<'_> {
         let others = listeners.iter().filter(|other| other.name != listener.name);
         let domains: Vec<String> = others.map(|other| other.hostname.to_string()).collect();
         (!domains.is_empty()).then(|| EnvoyVirtualHost {
-            // No listener has a virtual host of this name, because those have a slash.
+            // Names of other virtual hosts have a slash.
             name: "misdirected".to_owned(),
             domains,
             routes: vec![self.without_session(respond(421, everything()))],
@@ -202,8 +197,8 @@ impl RouteBuilder<'_> {
             HeaderMutations::of_rule(route).apply(&mut made);
             return vec![made];
         }
-        // One route for each cluster, to which sessions are led whatever the weights are, and the weighted route, where
-        // sessions begin.
+        // A route for each cluster, to which sessions are led whatever its weight is, and the weighted route, where
+        // they begin.
         let made = EnvoyRoute {
             metadata: Some(session(&format!("{SPLIT_PREFIX}{name}"))),
             ..made
@@ -218,7 +213,7 @@ impl RouteBuilder<'_> {
         routes
     }
 
-    /// The route of a rule whose destinations have sessions of the rule's policy each.
+    /// The route of a rule whose destinations each have sessions of the rule's policy.
     fn each(&self, route: &Route, forward: &Forward, used: &SessionUse, made: EnvoyRoute) -> EnvoyRoute {
         let name = match forward.destinations.as_slice() {
             // The filter need not find out where the request goes.
@@ -253,7 +248,6 @@ impl RouteBuilder<'_> {
         led
     }
 
-    /// The route to one of the destinations, by weight.
     fn to_all(&self, route: &Route, forward: &Forward, mut made: EnvoyRoute) -> EnvoyRoute {
         let of_destinations = matches!(forward.session, Session::Destinations);
         let leads_somewhere =
@@ -306,7 +300,6 @@ impl RouteBuilder<'_> {
         made
     }
 
-    /// What sessions of a cluster need of its route.
     fn cluster_steering(&self, cluster: &ClusterName) -> Option<NativeSteering> {
         let used = self.graph.clusters.get(cluster)?.session.as_ref()?;
         Some(NativeSteering::of(self.graph.policies.get(&used.policy)))
@@ -319,25 +312,22 @@ impl RouteBuilder<'_> {
     }
 }
 
-/// As metadata name it.
+/// The session's name in metadata.
 fn session_name(used: &SessionUse) -> String {
     format!("{}/{}", used.policy, used.scope)
 }
 
-/// What the filters that steer need. Only one build has them in its chain, but while Envoys change from one build to
-/// the other, both have these routes.
+/// While Envoys change the build, the filters of both may meet these routes.
 fn steered(mut made: EnvoyRoute, steering: NativeSteering) -> EnvoyRoute {
     add_filters(&mut made, steering.per_route());
     made
 }
 
-/// Adds what the route says about filters.
 fn add_filters(made: &mut EnvoyRoute, entries: Vec<(String, Any)>) {
     let former = std::mem::take(&mut made.typed_per_filter_config);
     made.typed_per_filter_config = in_order(former.into_iter().chain(entries).collect());
 }
 
-/// The match with the header that leads a session to the cluster with this short hash.
 fn led_to(hash: &str, mut made: EnvoyRoute) -> EnvoyRoute {
     if let Some(matched) = &mut made.r#match {
         matched.headers.push(matching::led_to(hash));
@@ -345,9 +335,8 @@ fn led_to(hash: &str, mut made: EnvoyRoute) -> EnvoyRoute {
     made
 }
 
-/// The route that leads the sessions of a rule to one of its destinations, for a route table that another control plane
-/// writes. Its place there does not matter: it matches only requests that a route with this session (`@split/...`) has
-/// matched before.
+/// Leads a rule's sessions to a destination, in a route table of another control plane. Its place does not matter: it
+/// matches only requests that a route with this session (`@split/...`) has matched before.
 pub(crate) fn destination_route(
     name: &str,
     session: &str,
@@ -389,7 +378,7 @@ fn everything() -> EnvoyRoute {
     }
 }
 
-/// The virtual host of a listener that no Gateway has: it answers everything with this status.
+/// A virtual host for a listener that no Gateway has: it answers everything with this status.
 pub(super) fn answer_all(name: &str, status: u16) -> EnvoyVirtualHost {
     EnvoyVirtualHost {
         name: name.to_owned(),
@@ -399,12 +388,11 @@ pub(super) fn answer_all(name: &str, status: u16) -> EnvoyVirtualHost {
     }
 }
 
-/// A match on a request's header, such as `:path`.
 pub(super) fn exactly(name: &str, value: &str) -> HeaderMatcher {
     matching::header(name, matching::exact(value))
 }
 
-/// What a rule answers that cannot be served. Clients learn no names of objects.
+/// Clients learn no names of objects.
 const UNSERVED: &str = "This route cannot be served. Its status in the cluster says why.\n";
 
 fn respond(status: u16, made: EnvoyRoute) -> EnvoyRoute {
@@ -423,8 +411,8 @@ fn respond(status: u16, made: EnvoyRoute) -> EnvoyRoute {
     }
 }
 
-/// What clusters hash. Of the client's address: what the filter takes for it, else the address as Envoy knows it behind
-/// its trusted proxies. A request that has one of them goes only by that one.
+/// What clusters hash: a request that has one of these goes only by that one. The client's address is what the filter
+/// takes for it, else Envoy's, behind its trusted proxies.
 fn hash_policies(hash: &[HashOn]) -> Vec<HashPolicy> {
     let of = |on: &HashOn| match on {
         HashOn::Address => vec![

@@ -9,7 +9,6 @@ use envoy_types::pb::envoy::r#type::matcher::v3::RegexMatchAndSubstitute;
 use super::matching;
 use limpet_model::graph::{PathChange, PathMatch, Redirect};
 
-/// A change of the path, as Envoy's messages.
 #[derive(Debug, PartialEq)]
 enum PathMutation {
     None,
@@ -60,7 +59,7 @@ impl PathMutation {
     }
 }
 
-/// Escapes backslashes: in a substitution they start a reference to a group.
+/// Backslashes start a reference to a group in a substitution.
 fn escape_substitution(text: &str) -> String {
     text.replace('\\', r"\\")
 }
@@ -80,7 +79,7 @@ pub(super) fn rewrite(change: &PathChange, matched: &PathMatch, action: &mut Rou
     }
 }
 
-/// A redirect of a route that matches on `matched`, on a listener of `port`.
+/// `matched`: the route's match; `port`: its listener's.
 pub(super) fn redirect(redirect: &Redirect, matched: &PathMatch, port: u16, tls: bool) -> RedirectAction {
     let path = redirect
         .path

@@ -1,5 +1,4 @@
-//! Routes that Envoy refuses, for tests of what becomes of them. Nothing that an object may say is known to be refused;
-//! if it were, it would be mended, and the test with it.
+//! Routes that Envoy refuses, for tests: no object is known to produce one.
 //!
 //! A path that ends with one of these words asks for it. Only the routes of the object that has the path are spoiled,
 //! so even a build that has this by mistake harms no others.
@@ -15,9 +14,9 @@ use envoy_types::pb::google::protobuf::Any;
 #[cfg(not(debug_assertions))]
 compile_error!("the feature refused-on-purpose is for tests: build without it, or without optimisation");
 
-/// Envoy refuses what the route does, but not with status 500.
+/// Envoy refuses the action, but not with status 500.
 const ACTION: &str = "/limpet-test-refused-action";
-/// Envoy refuses the match, too.
+/// Envoy also refuses the match.
 const MATCH: &str = "/limpet-test-refused-match";
 
 pub(super) fn spoil(route: &mut Route) {

@@ -1,10 +1,9 @@
 //! When Envoy tries a request again.
 //!
-//! Envoy's retries ignore where a session is led, so a session that is retried continues on the backend that answers,
-//! with a new token. Requests of strict sessions carry a header that forbids every retry.
+//! Retries ignore where a session is led: it continues on the backend that answers, with a new token. Requests of
+//! strict sessions carry a header that forbids every retry.
 //!
-//! Envoy keeps the body of a request for another try as far as it fits in the listener's buffer. A request whose body
-//! has outgrown it before there is a connection is not tried again.
+//! Envoy keeps a body for another try as far as it fits in the listener's buffer.
 
 use envoy_types::pb::envoy::config::route::v3::RetryPolicy;
 use envoy_types::pb::envoy::config::route::v3::retry_policy::retry_host_predicate::ConfigType;
@@ -14,19 +13,18 @@ use envoy_types::pb::envoy::extensions::retry::host::previous_hosts::v3::Previou
 use crate::envoy::pack::{duration, number, pack};
 use limpet_model::graph::{Forward, Retry};
 
-/// Where a rule asks for nothing: tried again if no backend can have acted on any of it. There is no connection; or the
+/// Where a rule asks for nothing: tried again if no backend can have acted on it. There is no connection; or the
 /// backend refuses the stream, which in HTTP/2 says that it has done nothing with it, as do streams behind the last one
-/// of a GOAWAY; or the connection ends before Envoy has written the first byte of the request.
+/// of a GOAWAY; or the connection ends before the first byte of the request.
 const UNASKED: &str = "connect-failure,refused-stream,reset-before-request";
 /// Where it asks: whatever leaves a try without an answer. `reset` includes the timeout of one try.
 const ASKED: &str = "connect-failure,refused-stream,reset";
 
-/// Where it asks for every status from 500 on: that, and whatever leaves a try without an answer.
+/// Every status from 500 on, and whatever leaves a try without an answer.
 const SERVER_ERRORS: &str = "5xx";
 
 /// How often another host is chosen until it is one that was not tried. A host that refuses connections has no
-/// requests, so a load balancer that looks for the least of them prefers it: of two hosts, it takes this one three
-/// times in four.
+/// requests, so a load balancer that looks for the least of them prefers it: of two hosts, three times in four.
 const SELECTIONS: i64 = 32;
 
 pub(super) fn policy(forward: &Forward) -> RetryPolicy {

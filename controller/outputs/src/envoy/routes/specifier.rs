@@ -1,4 +1,4 @@
-//! Cluster specifiers of the dynamic module, in the place of a route for each destination of a split.
+//! Cluster specifiers of the dynamic module, in place of a route for each destination of a split.
 
 use envoy_types::pb::envoy::config::core::v3::TypedExtensionConfig;
 use envoy_types::pb::envoy::config::route::v3::ClusterSpecifierPlugin;
@@ -14,7 +14,7 @@ use limpet_core::config::schema::{SpecifierConfig, SpecifierDestinationConfig};
 use limpet_core::envoy::{FILTER_NAME, UNAVAILABLE_CLUSTER};
 use limpet_model::graph::{Destination, Forward, Target};
 
-/// The cluster specifier of a rule; `None` if the rule needs a route for each destination.
+/// `None` if the rule needs a route for each destination.
 pub(super) fn of(forward: &Forward, options: &EnvoyOptions) -> Option<ClusterSpecifier> {
     let (FilterBuild::Module(module), Splits::Specifier) = (&options.filter, options.splits) else {
         return None;

@@ -36,7 +36,6 @@ fn an_envoy_without_listeners_is_never_ready() {
     }
 }
 
-/// Default: half a minute, for which sessions would be led away from pods that other Envoys know.
 #[test]
 fn an_envoy_soon_connects_to_a_controller_again() {
     let services = &made()["dynamic_resources"]["ads_config"]["grpc_services"];
@@ -81,7 +80,6 @@ fn one_page_of_the_admin_interface_is_for_prometheus() {
         rewrites.iter().all(|rewrite| page["route"][rewrite].is_null()),
         "{page}"
     );
-    // Without a port, there is neither.
     let without = &self::made()["static_resources"];
     let count = |list: &str| without[list].as_array().unwrap().len();
     assert_eq!((count("clusters"), count("listeners")), (1, 2));

@@ -183,7 +183,6 @@ fn a_gateway_has_the_clusters_of_its_routes_and_no_others() {
     };
     assert_eq!(names(vec![]), [""; 0]);
     assert_eq!(names(vec![route(vec![to("v2", 1)])]), ["v2"]);
-    // Weight 0 has sessions that go on; what is not there is not invented.
     let split = with_session(forward(vec![to("v1", 1), to("v2", 0), to("v3", 1)]), "web");
     assert_eq!(names(vec![split]), ["v1", "v2"]);
 }

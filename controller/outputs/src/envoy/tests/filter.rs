@@ -22,7 +22,6 @@ fn with_sessions() -> Graph {
     graph(vec![with_session(forward(vec![to("v1", 1)]), "web")])
 }
 
-/// The configuration that the filter would read.
 fn read(filter: &Value) -> Value {
     let text = filter["value"].as_str().unwrap();
     serde_json::from_str(text).unwrap()
@@ -73,7 +72,7 @@ fn sessions_of_destinations_bring_their_policies() {
     assert_eq!(policies(&graph), ["strict", "web"]);
 }
 
-/// The namespaces of the fences in each configuration that a text has.
+/// The namespaces of fences in each configuration of a text.
 fn fenced(text: &str) -> BTreeSet<String> {
     let fences: Vec<&str> = text.split(r#""namespace":""#).skip(1).collect();
     let end = |rest: &&str| rest.split('"').next().unwrap_or_default().to_owned();
@@ -87,7 +86,6 @@ fn planes() -> [ControlPlane; 2] {
     ]
 }
 
-/// Adds the rule of the sessions to what rules there are.
 fn add_rule(graph: &mut Graph) {
     let origin = RuleOrigin {
         route: ObjectRef {
@@ -103,7 +101,7 @@ fn add_rule(graph: &mut Graph) {
     graph.rules.insert(rule, Arc::new(origin));
 }
 
-/// The one object with a filter that another control plane gets.
+/// The only object with a filter for another control plane.
 fn manifest(
     plane: &ControlPlane,
     graph: &Graph,
@@ -143,7 +141,6 @@ fn policies_say_how_old_tokens_of_their_sessions_may_be() {
     let [istio, envoy_gateway] = planes().map(|plane| manifest(&plane, &graph, &inputs, &retained));
     let of = |config: &Value| config["policies"]["web"]["formerLags"].clone();
     assert_eq!(of(&istio["pluginConfig"]), json!(former));
-    // One for each rule, which has a namespace.
     assert_eq!(of(&envoy_gateway["dynamicModule"][0]["config"]), json!([former[1]]));
     inputs.retained = retained[&gateway()].clone();
     let ours = filter_config(used_policies(&graph, &gateway()), &BTreeSet::new(), false, &inputs);
@@ -185,7 +182,6 @@ fn all_envoys_had_the_fences_of_all_namespaces() {
     for plane in &planes {
         assert_eq!(theirs(plane, &BTreeMap::new()), shop, "{}", plane.name());
     }
-    // Envoys may still have routes of another one.
     let retained = RetainedConfig {
         namespaces: BTreeSet::from(["gone".into()]),
         ..RetainedConfig::default()

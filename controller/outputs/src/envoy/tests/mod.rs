@@ -53,7 +53,7 @@ pub(super) fn policy(json: Value) -> PolicyConfig {
     serde_json::from_value(json).unwrap()
 }
 
-/// Policies called `web`, `strict` and `moving`, which is strict, too.
+/// Policies called `web`, `strict` and `moving`, which is also strict.
 pub(super) fn policies() -> BTreeMap<String, PolicyConfig> {
     BTreeMap::from([
         (
@@ -68,7 +68,7 @@ pub(super) fn policies() -> BTreeMap<String, PolicyConfig> {
     ])
 }
 
-/// What the port 80 serves at all hosts.
+/// A graph with these routes on port 80 at all hosts.
 pub(super) fn graph(routes: Vec<Route>) -> Graph {
     let listener = Listener {
         name: "http".to_owned(),
@@ -106,7 +106,6 @@ pub(super) fn cluster(service: &str) -> Cluster {
     }
 }
 
-/// All paths, to these destinations.
 pub(super) fn route(destinations: Vec<Destination>) -> Route {
     acting(Action::Forward(forward(destinations)))
 }
@@ -163,14 +162,12 @@ pub(super) fn prefix(path: &str) -> Match {
     }
 }
 
-/// The resources of this type.
 pub(super) fn all(graph: &Graph, options: &EnvoyOptions, of: ResourceType) -> Vec<Value> {
     let all = resources(graph, &gateway(), options, &inputs());
     let found = all.iter().filter(|resource| resource.resource_type() == of);
     found.map(|resource| json::resource(resource).unwrap()).collect()
 }
 
-/// The only resource of this type.
 pub(super) fn only(graph: &Graph, options: &EnvoyOptions, of: ResourceType) -> Value {
     let mut found = all(graph, options, of);
     assert_eq!(found.len(), 1, "{found:?}");
@@ -187,7 +184,6 @@ pub(super) fn routes_with(graph: &Graph, options: &EnvoyOptions) -> Vec<Value> {
     configuration["virtual_hosts"][0]["routes"].as_array().unwrap().clone()
 }
 
-/// The only route.
 pub(super) fn made(route: Route) -> Value {
     let mut made = routes(&graph(vec![route]));
     assert_eq!(made.len(), 1, "{made:?}");
@@ -199,7 +195,6 @@ fn equal_graphs_give_equal_bytes() {
     let build = || {
         let mut strict = with_session(forward(vec![to("v1", 1), to("v2", 1)]), "strict");
         let mut plain = route(vec![to("v1", 1)]);
-        // Of two filters, the routes say something.
         for route in [&mut strict, &mut plain] {
             route.cors = Some(Cors {
                 allow_origins: vec![ValueMatch::Exact("*".to_owned())],

@@ -31,7 +31,6 @@ fn endpoint(address: &str, pod: Option<&str>) -> Endpoint {
     }
 }
 
-/// What a filter reads.
 fn text(resource: &Value, options: &EnvoyOptions) -> Value {
     let value = if *options == module() {
         &resource["typed_config"]["filter_config"]["value"]
@@ -96,7 +95,6 @@ fn the_filter_reads_the_hosts_and_nothing_else_is_new() {
         );
         let without = only(&graph, &options, ResourceType::ExtensionConfig);
         assert_eq!(with, text(&without, &options));
-        // The same name, so it takes the other's place.
         assert_eq!(without["name"], resource.name().to_string());
     }
 }

@@ -106,16 +106,13 @@ fn a_redirects_port_is_the_schemes_or_the_listeners() {
         made.get("port_redirect").and_then(Value::as_u64)
     };
     let host = Some("example.com");
-    // Asked for: it is written, unless it is the scheme's own.
     assert_eq!(port(80, false, None, host, Some(8080)), Some(8080));
     assert_eq!(port(80, false, Some("https"), host, Some(443)), None);
     assert_eq!(port(443, true, None, host, Some(443)), None);
     assert_eq!(port(443, true, None, host, Some(80)), Some(80));
-    // Of the scheme.
     assert_eq!(port(80, false, Some("https"), None, None), None);
     assert_eq!(port(8080, false, Some("https"), host, None), None);
     assert_eq!(port(8080, false, Some("https"), None, None), Some(443));
-    // Of the listener.
     assert_eq!(port(8080, false, None, host, None), Some(8080));
     assert_eq!(port(80, false, None, host, None), None);
     assert_eq!(port(443, true, None, host, None), None);

@@ -13,7 +13,7 @@ use limpet_model::graph::{Action, Match, PathMatch, Route, RuleName, Session, Se
 use limpet_model::{Extent, Graph, Unsupported};
 use limpet_resources::ResourceType;
 
-/// A rule of a namespace, whose session has a policy with a cookie path of so many bytes for each of these paths.
+/// The session has a policy with a cookie path of so many bytes for each of these paths.
 fn rule(graph: &mut Graph, namespace: &str, name: &str, paths: &[&str], bytes: usize) -> Vec<Route> {
     let route = |path: &&str| {
         let called = format!("{namespace}-{name}-{path}");
@@ -36,7 +36,7 @@ fn rule(graph: &mut Graph, namespace: &str, name: &str, paths: &[&str], bytes: u
     paths.iter().map(route).collect()
 }
 
-/// A Gateway with a rule of `b`, and two of `a`, the first of them with two paths.
+/// A rule of `b`, and two of `a`, the first of them with two paths.
 fn shared(bytes: usize) -> Graph {
     let mut policies = graph(Vec::new());
     let mut routes = rule(&mut policies, "a", "one", &["x", "y"], bytes);
@@ -94,7 +94,6 @@ fn policies_without_room_were_lost_in_silence() {
     let [one, two] = ["one", "two"].map(|name| format!("HTTPRoute/a/web/{name}"));
     assert_eq!(lost(&shared(10), &mut room), []);
     assert_eq!(lost(&shared(10), &mut room), []);
-    // For the first rule's paths there is room, and then for no more.
     assert_eq!(lost(&large, &mut room), [(two.clone(), Extent::All)]);
     assert_eq!(
         lost(&shared(2_500_000), &mut room),

@@ -195,7 +195,6 @@ fn an_answer_says_why() {
         status: 500,
         reason: "spec.rules[0]: no backend".to_owned(),
     }));
-    // The answer names no objects of the cluster.
     let body = json!({"inline_string": "This route cannot be served. Its status in the cluster says why.\n"});
     assert_eq!(made["direct_response"], json!({"status": 500, "body": body}));
     assert_eq!(
@@ -228,7 +227,7 @@ fn headers_are_set_added_and_removed() {
     wanted.request_headers = changes(&[("x-set", "100%")], &[("x-add", "2"), ("x-gone", "3")], &["x-gone"]);
     wanted.response_headers = changes(&[], &[], &["server"]);
     let made = made(wanted);
-    // What is removed in the end need not be added; a percent sign is one.
+    // What is removed in the end need not be added; `%%` is one percent sign.
     assert_eq!(
         made["request_headers_to_add"],
         json!([set("x-set", "100%%"), {"header": {"key": "x-add", "value": "2"}}])
@@ -251,7 +250,7 @@ fn a_backends_own_changes_come_after_its_rules() {
     assert_eq!(made["request_headers_to_remove"], json!(["x-b", "x-c"]));
 }
 
-/// Envoy refuses them, and with them the routes of everybody else.
+/// Envoy refuses them, and with them all other routes.
 #[test]
 fn what_envoy_would_refuse_is_left_out() {
     let mut wanted = route(vec![to("v1", 1)]);

@@ -1,4 +1,4 @@
-//! What is patched is what would have been made anew.
+//! A patch makes the same as a full build.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,14 +26,13 @@ const HOSTS: [&str; 5] = ["", "one.", "two.", "three.", "*."];
 const CLUSTERS: [&str; 4] = ["v1", "v2", "v3", "v4"];
 const POLICIES: [&str; 4] = ["web", "strict", "moving", "other"];
 
-/// Of a route: its object, its destinations, and the policy of its sessions; none: those of its destinations.
+/// A route's object, destinations, and policy of sessions; none: its destinations' own.
 type RouteSeed = (usize, Vec<usize>, Option<Option<usize>>);
 
 #[derive(Debug, Clone)]
 enum Step {
     Host(usize, usize, Vec<RouteSeed>),
     NoHost(usize, usize),
-    /// One route of a virtual host that is there.
     Route(usize, usize, usize, RouteSeed),
     Cluster(usize, Option<usize>, bool, bool),
     NoCluster(usize),
@@ -227,7 +226,7 @@ fn a_unit_follows_a_cluster_beside_a_route_that_changes() {
     );
 }
 
-/// The policies that scopes of the whole Gateway had before only, with those that they have now only.
+/// Policies that scopes of the whole Gateway had only before, with those that they have only now.
 fn all_replaced(before: &Graph, after: &Graph) -> BTreeSet<ReplacedPolicy> {
     let uses = |graph: &Graph| -> BTreeSet<SessionUse> {
         let gateway = graph.gateways.get(&gateway());
@@ -271,7 +270,6 @@ fn another_policy_of_one_rule_among_others_that_have_both_was_not_seen() {
     assert_eq!(replaced, [expected.clone()].into());
     assert_eq!(used.replaced_policies(&gateway(), &before, &before), BTreeSet::new());
 
-    // All rules of the scope have the policy now that one of them had before.
     let rules = vec![route(0, 1), route(0, 1), route(0, 1)];
     change(&mut graph, &mut inputs, &Step::Host(0, 1, rules));
     let replaced = used.replaced_policies(&gateway(), &before, &graph);

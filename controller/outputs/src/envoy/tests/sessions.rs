@@ -31,7 +31,6 @@ fn idle() -> Value {
     })
 }
 
-/// The short hash that the route is for.
 fn led_to(route: &Value) -> Option<&str> {
     let headers = route["match"]["headers"].as_array()?;
     let header = headers.iter().find(|header| header["name"] == "x-limpet-destination")?;
@@ -98,7 +97,6 @@ fn a_split_has_a_route_for_each_cluster_in_front() {
     }
 }
 
-/// While Envoys change from one build to the other, the chains of both have these routes.
 #[test]
 fn routes_with_sessions_are_the_same_for_both_builds() {
     for policy in ["web", "strict"] {
@@ -197,7 +195,6 @@ fn sessions_go_on_at_weight_zero() {
         routes(&graph(vec![split])).iter().map(led_to).collect::<Vec<_>>(),
         [Some(V1), Some(V2), None]
     );
-    // New sessions have nowhere to begin.
     let only = with_session(forward(vec![to("v1", 0)]), "web");
     let made = routes(&graph(vec![only]));
     assert_eq!(made.iter().map(led_to).collect::<Vec<_>>(), [Some(V1), None]);

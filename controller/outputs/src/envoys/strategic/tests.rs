@@ -95,7 +95,7 @@ fn directives_replace_and_delete() {
     );
 }
 
-/// Values that an item may have as its key: whatever JSON has, and what a patch changes in itself.
+/// Keys of items: whatever JSON has, and what a patch changes in itself.
 fn id() -> impl Strategy<Value = Value> {
     prop::sample::select(vec![
         json!("a"),
@@ -165,7 +165,7 @@ fn value() -> BoxedStrategy<Value> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 5000, ..ProptestConfig::default() })]
 
-    /// Takes seconds: 5,000 random patches, each by a search, too.
+    /// Takes seconds: 5,000 random patches, each also by a search.
     #[test]
     fn what_is_looked_up_is_what_a_search_would_find(
         target in object(value()),
@@ -182,7 +182,6 @@ proptest! {
     }
 }
 
-/// How long it takes to merge lists of so many items, and patches.
 #[allow(clippy::disallowed_methods, reason = "a test may measure time")]
 fn time(count: usize) -> Duration {
     let items = |from: usize, more: &Value| -> Vec<Value> {
@@ -225,15 +224,14 @@ fn time(count: usize) -> Duration {
     start.elapsed()
 }
 
-/// Twenty times as many items may take 150 times as long on a busy machine. Were every item looked for in the whole
-/// list, it would be four hundred times.
+/// Twenty times as many items may take 150 times as long on a busy machine; quadratic would be four hundred times.
 #[test]
 fn each_item_of_a_patch_was_looked_for_in_the_whole_list() {
     let (small, large) = (time(1_000), time(20_000));
     assert!(large < small * 150, "1000 items in {small:?}, 20000 in {large:?}");
 }
 
-/// The same in the shortest form: each item is looked for in the whole list.
+/// The same in its shortest form: each item is looked for in the whole list.
 mod naive {
     use serde_json::{Map, Value};
 

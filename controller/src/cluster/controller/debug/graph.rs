@@ -1,5 +1,3 @@
-//! From what is published to what is shown.
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::index::{Index, IndexedRoute, IndexedRule, ServicePortKey};
@@ -16,7 +14,7 @@ use limpet_model::endpoints::Endpoint;
 use limpet_model::graph::{Cluster, Graph};
 use limpet_model::reports::RouteReport;
 
-/// How much is shown at most: as much as a browser draws at once, and a person looks through.
+/// Limits: as much as a browser draws at once, and a person reads.
 const MOST_GATEWAYS: usize = 50;
 const MOST_ROUTES: usize = 100;
 /// Of all routes together.
@@ -31,7 +29,6 @@ const MOST_HOSTNAMES: usize = 16;
 /// Of a Gateway.
 const MOST_LISTENERS: usize = 64;
 
-/// What is found.
 struct GraphView<'a> {
     search: &'a SearchWords,
     graph: &'a Graph,
@@ -41,7 +38,7 @@ struct GraphView<'a> {
     left_out: LeftOut,
 }
 
-/// What is published, as far as it has what `query` asks for. `envoys` has the numbers of connected Envoys by Gateway.
+/// The published state as far as it matches `query`. `envoys`: connected ones by Gateway.
 pub(super) fn view(
     present: &PublishedSnapshot,
     sessions: &[PodSessions],
@@ -108,7 +105,7 @@ fn requested_gateways(reports: &Reports) -> BTreeMap<ObjectRef, BTreeSet<ObjectN
 }
 
 impl<'a> GraphView<'a> {
-    /// The routes that are found, and their Gateways.
+    /// The matching routes, and their Gateways.
     fn routes(
         &mut self,
         asked: &BTreeMap<ObjectRef, BTreeSet<ObjectName>>,
@@ -160,7 +157,7 @@ impl<'a> GraphView<'a> {
         (routes, all_gateways)
     }
 
-    /// Looks for words in the ports of all Services and in their pods.
+    /// Matches the ports of all Services and their pods.
     fn match_services(&self) -> BTreeMap<ServicePortKey<'a>, MatchedWords> {
         if self.search.is_empty() {
             return BTreeMap::new();
@@ -181,7 +178,7 @@ impl<'a> GraphView<'a> {
         self.pods.endpoints(&cluster.service, &cluster.port_name)
     }
 
-    /// The words that are found where a route leads to.
+    /// Matches the destinations of a route.
     fn match_destinations(
         &self,
         route: &IndexedRoute<'a>,
@@ -195,7 +192,7 @@ impl<'a> GraphView<'a> {
         })
     }
 
-    /// The Gateways of the routes, and those that are found themselves.
+    /// The Gateways of the routes, and those that match themselves.
     fn gateways(
         &mut self,
         reports: &Reports,
@@ -244,7 +241,6 @@ impl<'a> GraphView<'a> {
         views.into_iter().map(view).collect()
     }
 
-    /// The objects that something is wrong with.
     fn refused(&mut self) -> Vec<ObjectView> {
         let wrong = self.judged.iter();
         let wrong = wrong.filter(|(object, judged)| {
@@ -257,14 +253,14 @@ impl<'a> GraphView<'a> {
                     ))
         });
         let mut wrong: Vec<_> = wrong.collect();
-        // What does not count at all comes first.
+        // Objects that do not count at all come first.
         wrong.sort_by_key(|(_, judged)| std::cmp::Reverse(judged.verdict()));
         self.left_out.refused = wrong.len().saturating_sub(MOST_REFUSED);
         let wrong = wrong.into_iter().take(MOST_REFUSED);
         wrong.map(|(object, judged)| judged.refused(object)).collect()
     }
 
-    /// Adds their rules to the routes. Returns the ports of Services that they lead to.
+    /// Returns the ports of Services that the rules lead to.
     fn rules(&mut self, routes: Vec<(ObjectRef, RouteView)>) -> (Vec<RouteView>, Vec<ServicePortKey<'a>>) {
         let mut shown = 0;
         let mut ports = Vec::new();
@@ -306,7 +302,7 @@ impl<'a> GraphView<'a> {
                 (!sessions.is_empty()).then(|| sessions.values().sum())
             };
             let (sessions, gone_sessions, gone_pods) = (sum(&there), sum(&gone), gone.len());
-            // Where there are too many, those that are looked for come first. What is gone comes last.
+            // If there are too many, matching pods come first, and gone ones last.
             let rank = |pod: &PodEntry<'_>| {
                 (
                     pod.match_words(self.search).is_nothing(),

@@ -1,4 +1,4 @@
-//! What of the published graph leads where.
+//! What leads where in the published graph.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,23 +8,20 @@ use limpet_model::graph::{
     Action, Cluster, ClusterName, Forward, Gateway, Graph, Hostname, Match, PathMatch, RuleName, Target,
 };
 
-/// A published graph by its routes.
 #[derive(Debug, Default)]
 pub(super) struct Index<'a> {
     pub(super) routes: BTreeMap<ObjectRef, IndexedRoute<'a>>,
     pub(super) services: BTreeMap<ServicePortKey<'a>, &'a Cluster>,
-    /// How many routes each Gateway serves.
     pub(super) served: BTreeMap<&'a ObjectName, usize>,
 }
 
-/// A port of a Service. There may be several clusters of it, with different settings.
+/// There may be several clusters of it, with different settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ServicePortKey<'a> {
     pub(super) service: &'a ObjectName,
     pub(super) port: u16,
 }
 
-/// What is served of a route.
 #[derive(Debug, Default)]
 pub(super) struct IndexedRoute<'a> {
     pub(super) gateways: BTreeSet<&'a ObjectName>,
@@ -97,7 +94,7 @@ impl<'a> IndexedRule<'a> {
         }
     }
 
-    /// The clusters that requests of the rule go to, and those that get copies.
+    /// Including those that get copies.
     pub(super) fn clusters(&self) -> impl Iterator<Item = &'a ClusterName> {
         let forward = self.forward().into_iter();
         forward.flat_map(|forward| {
@@ -112,7 +109,7 @@ impl<'a> IndexedRule<'a> {
 }
 
 impl IndexedRoute<'_> {
-    /// Looks for words in hosts, names of rules, and paths.
+    /// Matches hosts, names of rules, and paths.
     pub(super) fn match_words(&self, search: &SearchWords) -> MatchedWords {
         if search.is_empty() {
             return MatchedWords::default();
@@ -127,7 +124,7 @@ impl IndexedRoute<'_> {
     }
 }
 
-/// The route that a rule is of, and the rule's name within it.
+/// The route of a rule, and the rule's name within it.
 pub(super) fn origin(rule: &RuleName) -> Option<(ObjectRef, &str)> {
     let (kind, rest) = rule.0.split_once('/')?;
     let (namespace, rest) = rest.split_once('/')?;

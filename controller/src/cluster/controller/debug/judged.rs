@@ -1,4 +1,4 @@
-//! What is wrong with objects, from the reports of the last build.
+//! Findings on objects, from the reports of the last build.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,11 @@ use limpet_api::{Kind, ObjectName, ObjectRef, ParentRef};
 use limpet_model::Reports;
 use limpet_model::reports::{Condition, ConditionStatus, IngressRouteReport, IngressRouteStatus};
 
-/// The most bytes of a message that are shown.
+/// The limit of a message.
 const MOST_BYTES: usize = 1000;
-/// The most conditions of an object that are shown: a Gateway has up to 64 listeners, a route up to 32 parents.
+/// The limit of an object: a Gateway has up to 64 listeners, a route up to 32 parents.
 const MOST_CONDITIONS: usize = 40;
 
-/// What was said of each object, and what that means for it.
 #[derive(Debug, Default)]
 pub(super) struct ObjectVerdicts<'a>(BTreeMap<ObjectRef, ReportedObject<'a>>);
 
@@ -22,7 +21,7 @@ pub(super) struct ObjectVerdicts<'a>(BTreeMap<ObjectRef, ReportedObject<'a>>);
 pub(super) struct ReportedObject<'a> {
     /// Of the object as a whole.
     whole: ObjectVerdict,
-    /// The best and the worst of its parts: listeners, or parents.
+    /// The best and the worst of its listeners or parents.
     parts: Option<(ObjectVerdict, ObjectVerdict)>,
     conditions: Vec<ReportedCondition<'a>>,
 }
@@ -213,19 +212,18 @@ impl ReportedObject<'_> {
         self.whole.max(parts)
     }
 
-    /// Looks for words in what is said of the object.
+    /// Matches the conditions that are wrong.
     pub(super) fn match_words(&self, search: &SearchWords) -> MatchedWords {
         let texts = self.conditions.iter().filter(|said| said.is_wrong);
         let texts = texts.flat_map(|said| [said.kind, said.reason, said.message]);
         search.match_words(texts.chain([self.verdict().word()]))
     }
 
-    /// All conditions.
     pub(super) fn conditions(&self) -> Vec<ConditionView> {
         self.shown(|_| true)
     }
 
-    /// The object with the conditions that say what is wrong.
+    /// Has only the conditions that are wrong.
     pub(super) fn refused(&self, object: &ObjectRef) -> ObjectView {
         ObjectView {
             kind: object.kind.as_str(),
@@ -249,12 +247,12 @@ impl ReportedObject<'_> {
     }
 }
 
-/// What a condition means for its object: it is refused if it is not accepted or not programmed.
+/// Refused if it is not accepted or not programmed.
 fn verdict(condition: &Condition) -> ObjectVerdict {
     let is_partly = condition.reason.starts_with("Partially");
     match (condition.kind, condition.status) {
         ("Accepted" | "Programmed", ConditionStatus::False) if condition.reason != "Pending" => ObjectVerdict::Refused,
-        // The conditions that are there only where something is wrong.
+        // Conditions that exist only for problems.
         ("PartiallyInvalid" | "Conflicted", ConditionStatus::False) => ObjectVerdict::Accepted,
         ("PartiallyInvalid" | "Conflicted", _) => ObjectVerdict::Partly,
         (_, ConditionStatus::True) if !is_partly => ObjectVerdict::Accepted,

@@ -1,9 +1,10 @@
-//! `/debug`: what is published as a picture, and `/debug/graph.json`, which has the same. Both can only be read.
+//! `/debug`: the published state as a picture, and `/debug/graph.json`, which has the same. Both are read-only. See
+//! `design/status.md`.
 //!
-//! Nothing is kept for it. A request gets what the event loop has at this moment, of which only so much is made that a
-//! browser can draw it (`graph`); `search` finds the rest.
+//! A request gets the event loop's present state, limited to what a browser can draw (`graph`); `search` finds the
+//! rest.
 //!
-//! - `view`: what is shown. `graph` makes it of what is published; `index`, `judged`, `rules` and `pods` are its parts.
+//! - `view`: what is shown. `graph` makes it; `index`, `judged`, `rules` and `pods` are its parts.
 //! - `page.html`, `page.css`, `page.js`: the page, which is part of the binary.
 
 mod graph;
@@ -32,12 +33,11 @@ use super::present::{SnapshotQuestion, SnapshotRequester};
 use crate::cluster::config::HttpConfig;
 use crate::cluster::sessions::SessionRegistry;
 
-/// Only what this server sends is shown and run, no page may put it into a frame, and text cannot become markup.
+/// Only content of this server is shown and run, no page may put it into a frame, and text cannot become markup.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; \
                       form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
                       trusted-types 'none'";
 
-/// What the page is made of.
 #[derive(Debug)]
 pub(crate) struct DebugPage {
     asker: SnapshotRequester,
@@ -47,7 +47,7 @@ pub(crate) struct DebugPage {
 }
 
 impl DebugPage {
-    /// The page, unless it is switched off, and what is asked for it.
+    /// `None` if it is switched off.
     pub(crate) fn new(
         config: &HttpConfig,
         snapshots: &limpet_xds::Snapshots,
@@ -64,7 +64,6 @@ impl DebugPage {
     }
 }
 
-/// The page and its parts.
 pub(crate) fn router(debug: DebugPage) -> Router {
     Router::new()
         // Behind the proxy of an API server, an absolute path would lead elsewhere.

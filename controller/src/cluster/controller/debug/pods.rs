@@ -13,7 +13,6 @@ use limpet_api::ObjectName;
 use limpet_core::time::Timestamp;
 use limpet_model::endpoints::{Endpoint, EndpointState};
 
-/// Everything that is known of pods.
 #[derive(Debug)]
 pub(super) struct PodIndex<'a> {
     present: &'a PublishedSnapshot,
@@ -22,7 +21,6 @@ pub(super) struct PodIndex<'a> {
     fences: BTreeMap<SocketAddr, Vec<FenceView>>,
 }
 
-/// A pod behind a port of a Service.
 #[derive(Debug)]
 pub(super) struct PodEntry<'a> {
     name: Option<&'a str>,
@@ -54,17 +52,16 @@ impl<'a> PodIndex<'a> {
         }
     }
 
-    /// The endpoints of a Service's port.
     pub(super) fn endpoints(&self, service: &ObjectName, port_name: &str) -> Vec<Endpoint> {
         self.present.slices.endpoints(service, port_name)
     }
 
-    /// The pods of a Service's port: those that have endpoints, and those that had one and still have sessions.
+    /// The pods with endpoints, and former ones that still have sessions.
     pub(super) fn pods<'b>(&'b self, service: &ObjectName, endpoints: &'b [Endpoint]) -> Vec<PodEntry<'b>> {
         let keeper: Arc<str> = service.namespace.as_str().into();
         let counted = self.counted.get(&(&*service.namespace, &*service.name));
         let counted = counted.map(Vec::as_slice).unwrap_or_default();
-        // Several pods may have had a name: the one that is there counts, or the one of the uid.
+        // Of several pods of a name, the present one counts, or the one of the uid.
         let mut by_name: BTreeMap<(&str, Option<&str>), &PodSessions> = BTreeMap::new();
         for of in counted {
             let names = [(of.pod.as_str(), None), (of.pod.as_str(), of.uid.as_deref())];
@@ -126,7 +123,7 @@ impl PodEntry<'_> {
         self.state == PodState::Gone
     }
 
-    /// Whether there is more to say of it than that it is there.
+    /// Whether it needs more words than its name.
     pub(super) fn is_special(&self) -> bool {
         self.state != PodState::Ready || self.held_back || !self.fences.is_empty()
     }

@@ -1,16 +1,14 @@
-//! The rules of routes, as they are shown.
-
 use super::index::{IndexedRoute, IndexedRule, ServicePortKey, origin};
 use super::view::{AnswerView, DestinationView, MatchView, RuleView, SessionView};
 use limpet_model::graph::{
     Action, Graph, Match, PathChange, PathMatch, Redirect, RuleName, Session, SessionUse, Target,
 };
 
-/// How much of a rule is shown at most.
+/// Limits of a rule.
 const MOST_MATCHES: usize = 8;
 const MOST_DESTINATIONS: usize = 32;
 
-/// The rules in the order of the route, as far as it is known: rules without sessions have no known place.
+/// In the order of the route. Rules without sessions have no known place.
 pub(super) fn in_order<'r, 'a>(graph: &Graph, route: &'r IndexedRoute<'a>) -> Vec<(&'a RuleName, &'r IndexedRule<'a>)> {
     let mut rules: Vec<_> = route.rules.iter().map(|(name, rule)| (*name, rule)).collect();
     rules.sort_by_key(|(name, _)| graph.rules.get(*name).map_or(usize::MAX, |origin| origin.index));
@@ -91,7 +89,7 @@ fn session(graph: &Graph, used: &SessionUse) -> SessionView {
     }
 }
 
-/// What becomes of requests that go to no backend.
+/// Envoy's own answer to requests that go to no backend.
 fn answer(action: &Action) -> Option<AnswerView> {
     match action {
         Action::Forward(_) => None,

@@ -2,17 +2,17 @@
 
 use crate::cluster::reconcile::status::shortened;
 
-/// The most bytes of a query that count, and the most words of them.
+/// Limits of a query.
 const MOST_BYTES: usize = 256;
 const MOST_WORDS: usize = 8;
 
-/// Words, each of which must be in some text of what is found, in capital or small letters.
+/// A match has each of the words in some text, in any case.
 #[derive(Debug, Default)]
 pub(super) struct SearchWords {
     words: Vec<String>,
 }
 
-/// Which of the words something has: a bit for each.
+/// A bit for each word.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct MatchedWords(u8);
 
@@ -24,7 +24,7 @@ impl SearchWords {
         }
     }
 
-    /// Whether everything is found.
+    /// Whether everything matches.
     pub(super) fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
@@ -33,7 +33,6 @@ impl SearchWords {
         &self.words
     }
 
-    /// Looks for the words in these texts.
     pub(super) fn match_words<T: AsRef<str>>(&self, texts: impl IntoIterator<Item = T>) -> MatchedWords {
         let mut found = MatchedWords::default();
         if self.words.is_empty() {
@@ -48,14 +47,12 @@ impl SearchWords {
         found
     }
 
-    /// Whether these are all of the words.
     pub(super) fn is_whole(&self, found: MatchedWords) -> bool {
         found.0.count_ones() as usize == self.words.len()
     }
 }
 
 impl MatchedWords {
-    /// What one or the other has.
     pub(super) fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }

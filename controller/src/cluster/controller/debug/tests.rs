@@ -20,12 +20,12 @@ use limpet_model::build;
 
 const SHOP: &str = include_str!("tests/shop.yaml");
 
-/// What is published of these objects, whose Secret gets a certificate.
+/// Publishes these objects, with a certificate in their Secret.
 fn present(yaml: &str) -> PublishedSnapshot {
     with_certificate(yaml).0
 }
 
-/// The same, with the key of the certificate in base64.
+/// Also returns the key of the certificate in base64.
 fn with_certificate(yaml: &str) -> (PublishedSnapshot, String) {
     let made = rcgen::generate_simple_self_signed(["*.shop.example".to_owned()]).unwrap();
     let key = STANDARD.encode(made.signing_key.serialize_pem());
@@ -60,7 +60,6 @@ fn shown(present: &PublishedSnapshot, query: &str) -> Value {
     serde_json::to_value(view(present, &[], &BTreeMap::new(), query)).unwrap()
 }
 
-/// The values of a field of all elements.
 fn all<'a>(list: &'a Value, field: &str) -> Vec<&'a str> {
     let list = list.as_array().unwrap().iter();
     list.map(|one| one[field].as_str().unwrap_or_default()).collect()
@@ -138,7 +137,7 @@ fn refused_objects_have_their_conditions() {
         (&condition["type"], &condition["status"], &condition["about"]),
         (&json!("Accepted"), &json!("False"), &json!("Gateway web"))
     );
-    // What holds is not among what is wrong.
+    // Only conditions that are wrong.
     assert_eq!(all(&list[2]["conditions"], "reason"), ["BackendNotFound"]);
     let answer = &shown["routes"][1]["rules"][0]["answer"];
     assert_eq!(answer["status"], 500);
@@ -259,7 +258,7 @@ fn nothing_is_published_before_the_first_build() {
     );
 }
 
-/// Routes with a Service each, whose pods are these many for the first hundred, by name, and for the last one.
+/// Routes with a Service each. The first hundred by name, and the last one, have `pods` pods, others one.
 fn many(routes: usize, pods: usize) -> String {
     let (head, _) = SHOP.split_once("---\n# Routes").unwrap();
     let mut yaml = head.to_owned();

@@ -1,27 +1,22 @@
-//! What is shown: `graph.json`. Every field is chosen here, so nothing else of an object can get out: no content of a
+//! The content of `graph.json`. Every field is chosen here, so nothing else of an object can leak: no content of a
 //! Secret, and no value of a header or a query, which may be a password.
 
 use serde::Serialize;
 
-/// The content of `graph.json`.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct DebugView {
-    /// The words that were searched for.
     pub(super) search: Vec<String>,
-    /// Whether anything is published.
     pub(super) published: bool,
     pub(super) gateways: Vec<GatewayView>,
     pub(super) routes: Vec<RouteView>,
-    /// The ports of Services that these routes lead to.
+    /// The ports that these routes lead to.
     pub(super) services: Vec<ServiceView>,
-    /// The objects that something is wrong with.
     pub(super) refused: Vec<ObjectView>,
-    /// How many of each are found and not shown, because there are too many.
     pub(super) left_out: LeftOut,
 }
 
-/// Numbers of what is not shown.
+/// How many matches are not shown, because there are too many.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct LeftOut {
@@ -36,19 +31,18 @@ pub(super) struct LeftOut {
     pub(super) refused: usize,
 }
 
-/// What became of an object.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum ObjectVerdict {
     #[default]
     Accepted,
-    /// It counts, and something of it does not.
+    /// A part does not count.
     Partly,
     Refused,
 }
 
 impl ObjectVerdict {
-    /// The word, which can be searched for.
+    /// A word that can be searched for.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Accepted => "accepted",
@@ -58,11 +52,10 @@ impl ObjectVerdict {
     }
 }
 
-/// A condition.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ConditionView {
-    /// What of the object it is about: a parent of a route, a listener of a Gateway, an ancestor of a policy.
+    /// A parent of a route, a listener of a Gateway, an ancestor of a policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) about: Option<String>,
     #[serde(rename = "type")]
@@ -73,7 +66,6 @@ pub(super) struct ConditionView {
     pub(super) message: String,
 }
 
-/// An object with its conditions.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ObjectView {
@@ -85,7 +77,6 @@ pub(super) struct ObjectView {
     pub(super) conditions: Vec<ConditionView>,
 }
 
-/// A Gateway.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct GatewayView {
@@ -93,16 +84,14 @@ pub(super) struct GatewayView {
     pub(super) id: String,
     pub(super) verdict: ObjectVerdict,
     pub(super) conditions: Vec<ConditionView>,
-    /// The listeners that serve.
     pub(super) listeners: Vec<ListenerView>,
     pub(super) addresses: Vec<String>,
-    /// How many routes it serves, whatever was searched for.
+    /// How many it serves, whatever was searched for.
     pub(super) routes: usize,
-    /// How many Envoys of it are connected to this replica.
+    /// How many are connected to this replica.
     pub(super) envoys: usize,
 }
 
-/// A listener.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ListenerView {
@@ -112,7 +101,6 @@ pub(super) struct ListenerView {
     pub(super) tls: bool,
 }
 
-/// A route.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RouteView {
@@ -123,39 +111,33 @@ pub(super) struct RouteView {
     pub(super) name: String,
     pub(super) verdict: ObjectVerdict,
     pub(super) conditions: Vec<ConditionView>,
-    /// The ids of the Gateways that it is for.
     pub(super) gateways: Vec<String>,
-    /// The hosts that it serves.
     pub(super) hostnames: Vec<String>,
-    /// The rules that are served.
     pub(super) rules: Vec<RuleView>,
 }
 
-/// A rule.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RuleView {
-    /// The name behind the route's.
+    /// Without the route's name.
     pub(super) name: String,
-    /// Its first matches.
     pub(super) matches: Vec<MatchView>,
-    /// How many matches are not shown.
     pub(super) more_matches: usize,
-    /// Whose sessions it has: `none`, `rule` or `destinations`.
+    /// `none`, `rule` or `destinations`.
     pub(super) sessions: &'static str,
-    /// The rule's sessions.
+    /// The rule's own sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) session: Option<SessionView>,
-    /// What becomes of its requests, if they go to no backend.
+    /// For requests that go to no backend.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) answer: Option<AnswerView>,
     pub(super) destinations: Vec<DestinationView>,
-    /// The ids of the Services that get copies of its requests.
+    /// The ids of the Services that get copies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) mirrors: Vec<String>,
 }
 
-/// An answer of Envoy's own.
+/// An answer of Envoy itself.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct AnswerView {
@@ -164,7 +146,7 @@ pub(super) struct AnswerView {
     pub(super) text: String,
 }
 
-/// A match. Of headers and query parameters it has only the names.
+/// A match, with only the names of headers and query parameters.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct MatchView {
@@ -182,7 +164,6 @@ pub(super) struct MatchView {
     pub(super) grpc: bool,
 }
 
-/// How sessions work.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SessionView {
@@ -190,7 +171,7 @@ pub(super) struct SessionView {
     pub(super) scope: String,
     /// A mode (`cookie`, `header-prefix`, …), or `source`.
     pub(super) carrier: &'static str,
-    /// The name of the cookie, the header or the query parameter.
+    /// The cookie, the header or the query parameter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) name: Option<String>,
     pub(super) strict: bool,
@@ -200,7 +181,6 @@ pub(super) struct SessionView {
     pub(super) absolute_timeout: Option<String>,
 }
 
-/// Where requests of a rule go.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct DestinationView {
@@ -208,10 +188,9 @@ pub(super) struct DestinationView {
     /// The id of the Service's port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) service: Option<String>,
-    /// The cluster in Envoy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cluster: Option<String>,
-    /// Why it leads nowhere: requests are answered with 500.
+    /// Why requests are answered with 500.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) invalid: Option<String>,
     /// The backend's own sessions.
@@ -229,52 +208,49 @@ pub(super) struct ServiceView {
     pub(super) name: String,
     pub(super) port: u16,
     pub(super) tls: bool,
-    /// The name that DNS has the endpoints of.
+    /// The DNS name of the endpoints.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) external_name: Option<String>,
     pub(super) pods: Vec<PodView>,
-    /// How many pods are not shown.
     pub(super) more_pods: usize,
-    /// The sessions of all its pods that are there, if counted.
+    /// Of all its present pods, if counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) sessions: Option<usize>,
-    /// How many of its pods are gone, and the sessions that may still name them.
+    /// Pods that are gone, and the sessions that may still name them.
     pub(super) gone_pods: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) gone_sessions: Option<usize>,
 }
 
-/// A pod behind a port of a Service.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PodView {
-    /// The pod's name; an endpoint need not be a pod.
+    /// An endpoint need not be a pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) name: Option<String>,
     pub(super) address: String,
     /// `ready`, `draining` or `gone`.
     pub(super) state: &'static str,
-    /// Whether Envoys do not get the address yet, because its owner changed and they have no fence.
+    /// Whether Envoys do not get the address yet, because its owner changed and they lack the fence.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) held_back: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) fences: Vec<FenceView>,
-    /// If they are counted.
+    /// If counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) sessions: Option<SessionsView>,
 }
 
-/// The address had another owner, whose sessions end.
+/// A fence against sessions of the address's former owner.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct FenceView {
-    /// The namespace of the routes whose sessions are fenced.
+    /// The namespace of the fenced routes.
     pub(super) namespace: String,
     /// Sessions that began before are not the pod's. RFC 3339.
     pub(super) not_before: String,
 }
 
-/// The sessions of a pod.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SessionsView {

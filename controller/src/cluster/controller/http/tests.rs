@@ -15,15 +15,14 @@ use crate::cluster::controller::port::{RejectionLabel, RejectionLabels};
 use crate::cluster::reconcile::keyring::PublishedKeys;
 use crate::cluster::sessions::AnswerSealing;
 
-/// Sooner than anything ends by a timeout.
+/// Before any timeout.
 const AT_ONCE: Duration = Duration::from_secs(2);
-/// Shorter than those that are in use.
 const SHORT: ConnectionTimeouts = ConnectionTimeouts {
     request: Duration::from_secs(1),
     answer: Duration::from_secs(2),
     grace: Duration::from_millis(200),
 };
-/// Where strangers, probes and another replica come from.
+/// Addresses of strangers, probes and another replica.
 const STRANGER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const PROBE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
 const REPLICA: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 4);
@@ -77,7 +76,7 @@ impl Site {
 
     async fn connect(&self, from: Ipv4Addr) -> TcpStream {
         let socket = TcpSocket::new_v4().unwrap();
-        // What is not read does not fit the buffers.
+        // So that unread bytes do not fit the buffers.
         socket.set_recv_buffer_size(4096).unwrap();
         socket.bind((from, 0).into()).unwrap();
         socket.connect(self.address).await.unwrap()
@@ -90,7 +89,6 @@ impl Site {
         stream
     }
 
-    /// The whole answer, which comes at once.
     async fn answer(&self, from: Ipv4Addr, path: &str) -> String {
         let began = Instant::now();
         let mut answer = Vec::new();
@@ -127,7 +125,7 @@ fn session_registry() -> SessionRegistry {
     session_registry
 }
 
-/// When the server has ended a connection, which is before `most`.
+/// Waits until the server has ended a connection, within `most`.
 async fn ended(mut stream: TcpStream, most: Duration) -> Duration {
     let began = Instant::now();
     let mut rest = Vec::new();

@@ -1,6 +1,6 @@
 //! The connections of the HTTP port. Every pod of the cluster may open them, and the kubelet ends a controller that
-//! does not answer. So each connection has one request and a time for it, and a place among those that are as far as it
-//! is. A new one always gets a place: see [`Admission`].
+//! does not answer. So each connection has one request, a time limit, and a place in its stage. A new one always gets
+//! a place: see [`Admission`].
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -24,24 +24,24 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tower::ServiceExt as _;
 
-/// The limits of connections without a complete request, of all addresses and of one. Pods behind one node's address
-/// share it with that node's probes. Each costs a descriptor, of which a process may have no more than 1,024.
+/// The most connections without a complete request, of all addresses and of one. Pods behind one node's address share
+/// it with that node's probes. Each costs a descriptor, of which a process may have only 1,024.
 const REQUESTS: (usize, usize) = (128, 32);
 /// The same, of those that wait for an answer or read one.
 const ANSWERS: (usize, usize) = (128, 32);
 /// The same, of those that read a large answer: few megabytes each.
 const LARGE_ANSWERS: (usize, usize) = (16, 4);
-/// From so many bytes on, an answer is large.
+/// The least bytes of a large answer.
 const LARGE: u64 = 256 << 10;
-/// The most bytes of a request's headers. A browser's have one or two thousand.
+/// The most bytes of headers. A browser's have one or two thousand.
 const HEADERS: usize = 16 << 10;
 
-/// How long a connection may take.
+/// Time limits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ConnectionTimeouts {
     /// Until its request is complete.
     pub(crate) request: Duration,
-    /// From then on until the answer is read. Prometheus gives a scrape 10 seconds unless it is configured otherwise.
+    /// From then on until the answer is read. Prometheus gives a scrape 10 seconds by default.
     pub(crate) answer: Duration,
     /// The same at shutdown.
     pub(crate) grace: Duration,
@@ -57,7 +57,6 @@ impl Default for ConnectionTimeouts {
     }
 }
 
-/// The other end of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PortClient {
     pub(crate) address: SocketAddr,
@@ -65,10 +64,9 @@ pub(crate) struct PortClient {
     pub(crate) is_replica: bool,
 }
 
-/// Connections that were turned away, by reason.
+/// Rejected connections by reason.
 pub(crate) type RejectedConnections = Family<RejectionLabels, Counter>;
 
-/// Why a connection was turned away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct RejectionLabels {
     pub(crate) reason: RejectionLabel,
@@ -88,7 +86,7 @@ pub(crate) enum RejectionLabel {
 impl RejectionLabel {
     pub(crate) const ALL: [Self; 3] = [Self::connections, Self::request, Self::answer];
 
-    /// What the log says of it. Browsers open connections that they may not need: nothing.
+    /// Words for the log. `None`: browsers open connections that they may not need.
     fn words(self) -> Option<&'static str> {
         match self {
             Self::connections => Some("it gave way to newer ones"),
@@ -101,7 +99,6 @@ impl RejectionLabel {
 /// Whether another replica has an address.
 type IsReplica = Box<dyn Fn(IpAddr) -> bool + Send + Sync>;
 
-/// How far a connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ConnectionStage {
     Request,
@@ -109,7 +106,6 @@ enum ConnectionStage {
     LargeAnswer,
 }
 
-/// Answers on one port.
 pub(crate) struct PortServer {
     router: Router,
     is_replica: IsReplica,
@@ -162,7 +158,7 @@ impl PortServer {
                 _ = shutdown.wait_for(|ends| *ends) => break,
             };
             let client = this.client(address);
-            // Before the task runs: it is the order of places.
+            // Before the task runs, because this is the order of places.
             let place = this.place(ConnectionStage::Request, client);
             connections.spawn(Arc::clone(&this).converse(stream, client, place, shutdown.clone()));
         }

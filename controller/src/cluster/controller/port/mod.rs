@@ -1,6 +1,6 @@
-//! The port of metrics, health and sessions: what its clients can cost.
+//! Limits of the clients of the port of metrics, health and sessions.
 //!
-//! - `connections`: places and times. `turns`: one after another gets what takes long to make.
+//! - `connections`: places and times. `turns`: expensive answers, one at a time.
 
 mod connections;
 mod turns;

@@ -1,5 +1,3 @@
-//! Turns to get what takes long to make.
-
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -12,11 +10,10 @@ use tokio::time::timeout;
 
 use super::PortClient;
 
-/// How long a client waits while others are answered.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// One client is answered at a time, so that requests do not keep the machine from its work, and one of each address
-/// waits for its turn. Replicas wait for no other clients.
+/// Turns for expensive answers. One client is answered at a time, so that requests do not keep the machine from its
+/// work, and one of each address waits. Replicas wait for no other clients.
 #[derive(Debug)]
 pub(crate) struct AnswerTurns {
     of_replicas: Arc<Semaphore>,
@@ -44,10 +41,7 @@ impl Default for AnswerTurns {
 }
 
 impl AnswerTurns {
-    /// Waits for the turn of a client.
-    ///
-    /// # Errors
-    /// What to answer if that takes too long.
+    /// Waits for the turn of a client. Fails with the answer if that takes too long.
     pub(crate) async fn acquire(&self, client: PortClient) -> Result<AnswerPermit, Response> {
         let of_origin = self.of_origin(client.address.into());
         let of_all = if client.is_replica {
@@ -78,7 +72,6 @@ impl AnswerTurns {
     }
 }
 
-/// The answer to a client that has waited too long.
 pub(crate) fn busy() -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, "others are asking: try again\n").into_response()
 }

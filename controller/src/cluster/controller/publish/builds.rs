@@ -1,4 +1,4 @@
-//! What is published after many builds is what one build would have published.
+//! Many builds publish the same as a single one would.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -137,7 +137,6 @@ impl World {
         self.endpoints.get(service).cloned().unwrap_or_default()
     }
 
-    /// Builds and publishes.
     fn publish(&self, publisher: &mut Publisher) -> Reports {
         self.publish_at(publisher, true, Moment::now())
     }
@@ -174,7 +173,6 @@ fn published(publisher: &Publisher) -> (BTreeMap<String, Vec<String>>, BTreeSet<
     (sent.collect(), publisher.session_registry.services(), served.collect())
 }
 
-/// A route of both Gateways, with a session of this name.
 fn with_session(world: &mut World, session: usize) {
     let parents = GATEWAYS.map(|name| json!({"name": name}));
     let persistence = json!({"sessionName": format!("s{session}")});
@@ -202,7 +200,7 @@ fn an_envoy_without_the_routes_made_other_gateways_retain_policies() {
     }
     let [web, inside] = GATEWAYS.map(|gateway| name(&gateway));
     assert_eq!(retained(&publisher), [(web.clone(), 2), (inside.clone(), 2)].into());
-    // As if an Envoy did not have what is published.
+    // As if an Envoy lacked what is published.
     snapshots.forget(&inside.to_string());
     assert_eq!(publisher.needless_retained(), [web].into());
     world.publish(&mut publisher);
@@ -287,7 +285,6 @@ fn later(than: Moment, by: Duration) -> Moment {
     }
 }
 
-/// A route of a namespace with a session, at this Gateway.
 fn routed(world: &mut World, namespace: &str, gateway: &str) {
     routed_with(world, namespace, gateway, &json!({"sessionName": namespace}));
 }
@@ -310,7 +307,7 @@ fn routed_with(world: &mut World, namespace: &str, gateway: &str, persistence: &
     world.objects.http_routes.insert(named("own"), route);
 }
 
-/// Which of these namespaces have a fence in the filter of each Gateway.
+/// The fenced namespaces in the filter of each Gateway.
 fn fenced(publisher: &Publisher, namespaces: [&str; 2]) -> [Vec<String>; 2] {
     GATEWAYS.map(|gateway| {
         let mut filters = publisher.sent[&name(&gateway)].of_type(ResourceType::ExtensionConfig);
@@ -350,7 +347,7 @@ fn a_fence_of_one_namespace_made_the_envoys_of_all_gateways_read_their_filters_a
     assert_eq!(fenced(&publisher, ["one", "two"]), [vec!["one"], vec![]]);
 }
 
-/// A publisher, and the routes of two namespaces at one Gateway. Times are seconds after the first publication.
+/// The routes of two namespaces at one Gateway. Times are seconds after the first publication.
 struct Timed {
     world: World,
     publisher: Publisher,
@@ -422,7 +419,7 @@ fn a_shorter_idle_timeout_ended_sessions_in_use() {
     for (before, after, expected) in [
         (idle("1h"), idle("20s"), vec!["one 6m 120"]),
         (idle("20s"), idle("1h"), vec![]),
-        // The filter refuses what is written as zero.
+        // The filter refuses zero.
         (idle("5ms"), idle("1ms"), vec!["one 1s 120"]),
         // Tokens could stay unused for seven days.
         (json!({}), idle("20s"), vec!["one 16h48m 120"]),
@@ -515,7 +512,7 @@ proptest! {
             }
             kept.publish_endpoints(&services, |service, _, _| world.endpoints(service));
             world.publish(&mut kept);
-            // Policies that are not used any more are retained until now.
+            // Unused policies are retained until now.
             let reports = world.publish(&mut kept);
             let (mut anew, _) = publisher();
             prop_assert_eq!(reports, world.publish(&mut anew));

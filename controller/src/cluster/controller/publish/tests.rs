@@ -202,7 +202,7 @@ fn changes_of_objects_restarted_the_wait_for_a_keyring() {
     };
     assert_eq!(publish("web/one", Vec::new(), "1m"), (Some(1), Some(1)));
     assert_eq!(publish("web/two", Vec::new(), "1m"), (Some(2), Some(1)));
-    // No object differs: to look at all of them again would be in vain.
+    // No object differs, so none is judged again.
     assert_eq!(publish("web/two", Vec::new(), "2m"), (Some(2), Some(2)));
     let key = serde_json::json!({"id": 1, "env": "KEY", "state": "signing"});
     let key = serde_json::from_value(key).unwrap();

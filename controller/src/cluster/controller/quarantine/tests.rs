@@ -51,7 +51,6 @@ fn resources(content: &str) -> BTreeMap<ObjectName, Resources> {
     [(gateway(), resources)].into()
 }
 
-/// One Envoy is connected.
 fn one(_: &str) -> usize {
     1
 }
@@ -62,7 +61,7 @@ fn no(object: ObjectRef) -> BTreeMap<ObjectRef, RouteRefusal> {
     [(object, RouteRefusal { message: words, is_own })].into()
 }
 
-/// The routes of `content` that were refused, where these Gateways have Envoys.
+/// The refused routes of `content`, where these Gateways have Envoys.
 fn found(
     quarantine: &Quarantine,
     content: &str,
@@ -205,7 +204,7 @@ fn a_refused_ingress_route_gets_its_former_version() {
     assert!(quarantine.former.is_empty());
 }
 
-/// Others refuse what they refuse of a shared Gateway.
+/// Others refuse the same of a shared Gateway.
 #[test]
 fn a_namespace_with_many_refused_routes_of_its_own_had_all_replaced() {
     let mut objects = Objects::default();
@@ -256,7 +255,7 @@ fn a_namespace_with_many_refused_routes_of_its_own_had_all_replaced() {
         left.retain(|object, _| !tried.quarantined.contains_key(object));
         assert!(!quarantine.replace(&mut tried, &objects, left));
         assert_eq!(tried.quarantined.len(), quarantined);
-        // All of them are known further on.
+        // All of them stay known.
         assert_eq!(hits.len(), refusals.len());
         tried.quarantined.len()
     };

@@ -1,19 +1,18 @@
-//! What all who ask within a second get: one copy.
+//! One copy for all requests of a second.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 
-/// How long a copy is fresh.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// The last copy. Those before are there while they are read, which takes a place of a large answer if they are large.
+/// The last copy. Earlier ones exist while they are read, which takes a place of a large answer if they are large.
 #[derive(Debug, Default)]
 pub(super) struct PageCopies(Mutex<Option<(Instant, Bytes)>>);
 
 impl PageCopies {
-    /// A copy that is at most a second old, which is made if there is none.
+    /// A copy that is at most a second old, made if necessary.
     pub(super) fn fresh(&self, now: Instant, content: impl FnOnce() -> Vec<u8>) -> Bytes {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.take_if(|(at, _)| now.saturating_duration_since(*at) >= FRESH);

@@ -6,17 +6,15 @@ use limpet_api::{ObjectName, Text};
 use limpet_model::FewMap;
 use limpet_model::endpoints::{self, Endpoint, EndpointSlice, SliceEndpoint};
 
-/// What is known of the deletion of pods, by their names.
 pub(crate) type PodDeletions = BTreeMap<ObjectName, PodDeletion>;
 
-/// EndpointSlices, by the Services that they belong to, and what their pods say.
+/// EndpointSlices by Service, with the states of their pods.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SliceIndex {
     by_service: BTreeMap<ObjectName, Arc<FewMap<ObjectName, EndpointSlice>>>,
     service: BTreeMap<ObjectName, ObjectName>,
-    /// The pods that say anything.
+    /// The pods of which something is known.
     pods: BTreeMap<ObjectName, PodMeta>,
-    /// What they say of their deletion.
     deletions: Arc<PodDeletions>,
 }
 
@@ -50,7 +48,6 @@ impl SliceIndex {
         changed.insert(service);
     }
 
-    /// The names of all slices.
     pub(super) fn names(&self) -> impl Iterator<Item = &ObjectName> {
         self.service.keys()
     }
@@ -59,13 +56,11 @@ impl SliceIndex {
         self.service.contains_key(name)
     }
 
-    /// The slices of a Service.
     pub(super) fn of(&self, service: &ObjectName) -> impl Iterator<Item = &EndpointSlice> {
         let slices = self.by_service.get(service).into_iter();
         slices.flat_map(|slices| slices.values())
     }
 
-    /// The endpoints of a Service's port.
     pub(crate) fn endpoints(&self, service: &ObjectName, port_name: &str) -> Vec<Endpoint> {
         let drains = |endpoint: &SliceEndpoint| {
             let pod = endpoint.pod.as_ref().filter(|_| !self.pods.is_empty());
@@ -75,7 +70,7 @@ impl SliceIndex {
         endpoints::endpoints(self.of(service), port_name, drains)
     }
 
-    /// Sets all pods of a namespace, or of all namespaces. Adds to `changed` those that begin or end to drain.
+    /// Sets all pods of a namespace, or of all. Adds to `changed` those that begin or end to drain.
     pub(super) fn set_pods(
         &mut self,
         namespace: Option<&str>,
@@ -94,7 +89,7 @@ impl SliceIndex {
         }
     }
 
-    /// Sets what a pod says. Adds it to `changed` if it begins or ends to drain.
+    /// Adds the pod to `changed` if it begins or ends to drain.
     pub(super) fn set_pod(&mut self, name: ObjectName, pod: Option<PodMeta>, changed: &mut BTreeSet<ObjectName>) {
         let known = self.pods.get(&name).and_then(PodMeta::draining);
         if known != pod.as_ref().and_then(PodMeta::draining) {
@@ -114,13 +109,12 @@ impl SliceIndex {
         }
     }
 
-    /// What pods say of their deletion.
     pub(super) fn deletions(&self) -> &Arc<PodDeletions> {
         &self.deletions
     }
 
-    /// The Services that lead to one of these pods. Looks at all endpoints of a namespace, once for all its pods: an
-    /// index of all pods would take memory for each.
+    /// The Services that lead to one of these pods. Visits all endpoints of a namespace once, because an index of all
+    /// pods would take memory for each.
     pub(super) fn services_of(&self, pods: &BTreeSet<ObjectName>) -> Vec<ObjectName> {
         let mut by_namespace: BTreeMap<&Text, BTreeSet<&str>> = BTreeMap::new();
         for pod in pods {
@@ -151,7 +145,7 @@ mod tests {
     use super::*;
     use crate::cluster::kube::pod::RawPod;
 
-    /// A slice of a Service with the endpoints of these pods: uid and name, and the last number of the address.
+    /// `pods`: uid, name, and the last number of the address.
     fn slice(service: &str, pods: &[(&str, &str, u8)]) -> EndpointSlice {
         let endpoint = |(uid, name, number): &(&str, &str, u8)| {
             json!({
@@ -183,7 +177,7 @@ mod tests {
         endpoints.into_iter().map(|endpoint| endpoint.state).collect()
     }
 
-    /// The Services `web`, with two pods, `api`, with one of them, and `other`, with none of them.
+    /// `web` with both pods, `api` with one, `other` with neither.
     fn three_services() -> SliceIndex {
         let mut slices = SliceIndex::default();
         let mut changed = BTreeSet::new();

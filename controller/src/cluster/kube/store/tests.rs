@@ -313,7 +313,6 @@ fn secrets_are_those_that_listeners_of_ours_name() {
     assert!(!store.has_wanted());
 }
 
-/// A store with a class of ours.
 fn with_class() -> Store {
     let mut store = store(&[]);
     let class = json!({"spec": {"controllerName": OURS}});
@@ -582,7 +581,6 @@ fn nothing_is_served_before_it_is_known_which_pods_drain() {
     assert!(without_right.is_complete(), "all else is served");
 }
 
-/// A store with a Gateway of the class `limpet`, whose listener has a certificate.
 fn store_with_gateway() -> Store {
     let mut store = store(&[]);
     for (kind, namespace) in store.awaited.clone() {
@@ -628,7 +626,6 @@ fn a_class_stays_while_gateways_name_it() {
         let again = StoreUpdate::Deleted(Kind::GatewayClass, ObjectName::new("", "limpet"));
         assert_eq!(store.apply(again), StoreChange::default());
         assert_eq!(store.counts()[&Kind::GatewayClass], (0, 0));
-        // It is there again.
         applied(&mut store, Kind::GatewayClass, class_of(OURS));
         assert_eq!(classes(&store), (limpet(), Vec::new()));
         assert_eq!(store.counts()[&Kind::GatewayClass], (1, 0));
@@ -646,7 +643,7 @@ fn a_class_of_another_controller_goes() {
     applied(&mut store, Kind::GatewayClass, class_of("example.com/other"));
     store.apply(StoreUpdate::Deleted(Kind::GatewayClass, ObjectName::new("", "limpet")));
     assert_eq!(classes(&store), (Vec::new(), Vec::new()));
-    // It is there again as that of another one: that is said on purpose.
+    // It comes back as another controller's, on purpose.
     applied(&mut store, Kind::GatewayClass, class_of(OURS));
     store.apply(StoreUpdate::Deleted(Kind::GatewayClass, ObjectName::new("", "limpet")));
     applied(&mut store, Kind::GatewayClass, class_of("example.com/other"));
@@ -677,7 +674,6 @@ fn a_class_that_is_gone_outlives_a_restart() {
     assert_eq!(graph.memory, limpet_model::Memory::default());
 }
 
-/// The lines of the log.
 #[derive(Clone, Default)]
 struct Lines(Arc<std::sync::Mutex<usize>>);
 
@@ -714,7 +710,7 @@ fn an_object_that_cannot_be_read_was_logged_with_each_write() {
     });
 }
 
-/// A store whose routes, one for each number, lead to Services with a policy that names a ConfigMap.
+/// Routes, each to a Service with a policy that names a ConfigMap.
 fn with_routes(number: usize) -> Store {
     let mut store = with_class();
     let gateway = json!({"spec": {"gatewayClassName": "limpet"}});
@@ -752,7 +748,7 @@ fn each_update_of_a_batch_looked_at_all_routes() {
     let batch = (0..20).map(|number| update(Kind::HttpRoute, route_to("0", &format!("other-{number}"), "")));
     assert!(store.apply_all(batch).objects);
     assert_eq!(looked::take_count(), 50);
-    // Until the end of the batch, it is not known what is named.
+    // Until the end of the batch, references are unknown.
     let none = [route_to("1", "web", "")].into_iter();
     let others = (1..50).map(|number| route_to(&number.to_string(), "other", ""));
     let batch = others.chain(none).map(|entry| update(Kind::HttpRoute, entry));
@@ -839,7 +835,6 @@ fn each_pod_of_a_batch_looked_at_all_slices_of_its_namespace() {
     assert_eq!(change.services, names);
 }
 
-/// A valid certificate.
 fn certificate() -> Certificate {
     Certificate {
         chain: b"chain".as_slice().into(),

@@ -1,4 +1,4 @@
-//! Reads the Secret with the authority, signs this replica's certificate, and does the leader's writes of the Secret.
+//! Reads the Secret with the authority, signs this replica's certificate, and does the leader's writes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,31 +24,25 @@ use limpet_xds::{TlsInMemory, TlsPem};
 
 /// Timers stand still while the machine is suspended.
 const LONGEST: Duration = Duration::from_secs(60);
-/// What the diagnostics are about.
 const ABOUT: &str = "xds.tls.authority";
 
-/// What is known of the authority.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KnownAuthority {
     /// The last valid one.
     pub(crate) authority: Option<Arc<Authority>>,
-    /// Why there is none.
     pub(crate) missing: Option<String>,
 }
 
-/// Every Gateway's Secret agrees with this authority, since then.
+/// Since when every Gateway's Secret agrees with this authority.
 #[derive(Debug, Clone)]
 pub(crate) struct AuthorityRollout {
     pub(super) authority: Arc<Authority>,
     pub(super) since: Instant,
 }
 
-/// The Secret as it was last seen.
 #[derive(Debug)]
 enum AuthoritySecret {
-    /// It was not read yet.
     Unknown,
-    /// It does not exist.
     Missing,
     There(ZeroizingSecret, Result<Arc<Authority>, String>),
 }
@@ -61,12 +55,11 @@ pub(crate) struct AuthorityReconciler {
     found: AuthoritySecret,
     sender: watch::Sender<KnownAuthority>,
     tls: TlsInMemory,
-    /// When this replica's own certificate is renewed, and who signed it.
+    /// When this replica's certificate is renewed, and its signer.
     renewal: Option<(SystemTime, Arc<Authority>)>,
     everywhere: watch::Receiver<Option<AuthorityRollout>>,
     leads: watch::Receiver<bool>,
     diagnostics: Diagnostics,
-    /// The API server's messages for what it refuses.
     refused: BTreeMap<DiagnosticReason, String>,
 }
 
@@ -95,8 +88,7 @@ impl Reconcile for AuthorityReconciler {
 }
 
 impl AuthorityReconciler {
-    /// The receiver tells which authority there is. `tls` gets this replica's certificate, which has the names of
-    /// `service`.
+    /// `tls` gets this replica's certificate, with the names of `service`.
     pub(crate) fn new(
         (secrets, service): (Api<SecretObject>, &ObjectName),
         config: &AuthorityConfig,
@@ -168,7 +160,6 @@ impl AuthorityReconciler {
         });
     }
 
-    /// Reports what a person must correct.
     fn report_diagnostics(&self) {
         let uid = match &self.found {
             AuthoritySecret::There(secret, _) => secret.object().metadata.uid.clone().unwrap_or_default(),
@@ -210,7 +201,7 @@ impl AuthorityReconciler {
         rest.map_or(LONGEST, |rest| rest.max(Duration::from_millis(100)))
     }
 
-    /// Signs this replica's certificate if it has none of the present authority, or an old one.
+    /// Signs this replica's certificate if it lacks one of the present authority, or has an old one.
     fn certify(&mut self) {
         let Some(authority) = self.authority() else {
             return;
@@ -242,7 +233,6 @@ impl AuthorityReconciler {
         }
     }
 
-    /// Does the leader's next write.
     async fn write_next(&mut self) -> Option<Duration> {
         if let Some(rest) = self.writer.rest() {
             return Some(rest);
@@ -251,7 +241,7 @@ impl AuthorityReconciler {
         let written = match &self.found {
             AuthoritySecret::Unknown | AuthoritySecret::There(_, Err(_)) => return None,
             AuthoritySecret::Missing => {
-                // A deleted Secret is made again with the same authority: with another one, no Envoy could connect.
+                // A deleted Secret is created with the same authority: with another one, no Envoy could connect.
                 let authority = self.authority();
                 let made = authority.map_or_else(|| Authority::new(now, life), |known| Ok(Authority::clone(&known)));
                 made.map(|authority| (authority.object(&self.config.secret), None))
@@ -278,7 +268,6 @@ impl AuthorityReconciler {
         }
     }
 
-    /// How long every Gateway's Secret has agreed with this authority.
     fn held(&self, authority: &Arc<Authority>) -> Option<Duration> {
         let everywhere = self.everywhere.borrow();
         let everywhere = everywhere
@@ -287,7 +276,6 @@ impl AuthorityReconciler {
         Some(everywhere.since.elapsed())
     }
 
-    /// Creates the Secret, or replaces it for this step.
     async fn write(&mut self, secret: ZeroizingSecret, step: Option<AuthorityStep>) -> Option<Duration> {
         let name = &self.config.secret;
         let (written, rest) = self.writer.write(name, &secret, step.is_none()).await;
@@ -307,7 +295,6 @@ impl AuthorityReconciler {
     }
 }
 
-/// The log message for a step.
 fn after_step(step: Option<AuthorityStep>) -> &'static str {
     match step {
         None => "the authority of xDS is created",

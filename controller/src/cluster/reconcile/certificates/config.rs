@@ -5,19 +5,19 @@ use serde::Deserialize;
 use limpet_api::ObjectName;
 use limpet_core::time::GatewayDuration;
 
-/// The controller's own authority for xDS. Durations as the Gateway API writes them (GEP-2257).
+/// The controller's own authority for xDS. Durations are GEP-2257's.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct AuthorityConfig {
-    /// The Secret with the authority, in the controller's own namespace.
+    /// In the controller's own namespace.
     pub(crate) secret: String,
-    /// The names and addresses in the server's certificate; if empty, the names of the Service with the Lease's name.
+    /// For the server's certificate; if empty, the names of the Service with the Lease's name.
     pub(crate) server_names: Vec<String>,
-    /// How long an authority is valid. At two thirds of it, another one begins to take its place.
+    /// An authority's validity. At two thirds of it, another one begins to take its place.
     pub(crate) life: GatewayDuration,
-    /// How long a certificate is valid. It is renewed at two thirds of it.
+    /// A certificate's validity. It is renewed at two thirds of it.
     pub(crate) certificate_life: GatewayDuration,
-    /// The minimum time of a phase of a rotation. It must be longer than a kubelet takes to replace a mounted Secret.
+    /// A rotation's minimum phase: longer than a kubelet takes to replace a mounted Secret.
     pub(crate) phase_time: GatewayDuration,
 }
 
@@ -35,8 +35,7 @@ impl Default for AuthorityConfig {
 }
 
 impl AuthorityConfig {
-    /// # Errors
-    /// If an authority would end before what it signs, or before another one has taken its place.
+    /// Fails if an authority would end before its certificates or its replacement.
     pub(crate) fn check(&self) -> Result<(), String> {
         let whole = [("life", self.life), ("certificateLife", self.certificate_life)];
         for (field, duration) in whole {
@@ -58,7 +57,6 @@ impl AuthorityConfig {
         Ok(())
     }
 
-    /// The names in the server's certificate, by default this Service's.
     pub(super) fn server_names(&self, service: &ObjectName) -> Vec<String> {
         if self.server_names.is_empty() {
             let ObjectName { namespace, name } = service;

@@ -1,10 +1,9 @@
 //! The content of the Secret with the authority.
 //!
-//! `tls.crt` and `tls.key` are the authority that signs, `ca.crt` has all that are trusted. While an authority takes
-//! the place of another one, these fields say how far that is:
+//! `tls.crt` and `tls.key` are the authority that signs, `ca.crt` has all trusted ones. During a rotation:
 //!
-//! 1. `next.crt` and `next.key` are there: the new authority is trusted, and the former one signs.
-//! 2. `ca.crt` has another authority besides `tls.crt`: the new one signs, and the former one is trusted.
+//! 1. `next.crt` and `next.key` exist: the new authority is trusted.
+//! 2. `ca.crt` has another authority besides `tls.crt`: the new one signs, the former one is trusted.
 //! 3. It has not: the former one is forgotten.
 
 use std::collections::BTreeMap;
@@ -32,7 +31,7 @@ pub(super) const TRUSTED: &str = "ca.crt";
 const NEXT_CERTIFICATE: &str = "next.crt";
 const NEXT_KEY: &str = "next.key";
 
-/// What is wrong with a Secret: the field and what was expected. The value is not repeated.
+/// Names the field and the expectation, never the value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BrokenAuthority(pub(super) String);
 
@@ -42,49 +41,41 @@ impl fmt::Display for BrokenAuthority {
     }
 }
 
-/// The authority, and what is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Authority {
-    /// The one that signs.
     pub(super) signing: CertificatePair,
     pub(super) validity: Validity,
-    /// The one that will sign next.
+    /// The authority that signs next.
     next: Option<CertificatePair>,
-    /// All that are trusted, in PEM.
+    /// All trusted ones, in PEM.
     pub(super) trusted: String,
-    /// The value of `limpet.dev/rotate` if it asks for another authority.
+    /// The value of `limpet.dev/rotate`, unless it was heeded.
     pub(super) rotation_request: Option<String>,
 }
 
-/// How far the change of an authority is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AuthorityPhase {
-    /// There is one authority.
     Settled,
-    /// Another one is trusted.
+    /// Phase 1.
     Trusted,
-    /// The other one signs, and the former one is trusted.
+    /// Phase 2.
     Signs,
 }
 
-/// What the leader does next with the authority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AuthorityStep {
-    /// Phase 1: another authority is trusted.
+    /// Phase 1.
     Introduce,
-    /// Phase 2: it signs.
+    /// Phase 2.
     Sign,
-    /// Phase 3: the former one is forgotten.
+    /// Phase 3.
     Forget,
-    /// All at once, because what the former one signed is worth nothing any more.
+    /// Replaces the authority at once, because the former one's certificates are worthless.
     Replace,
 }
 
 impl Authority {
-    /// A new one that no Envoy knows yet.
-    ///
-    /// # Errors
-    /// If there is no randomness.
+    /// Fails without randomness.
     pub(super) fn new(now: SystemTime, life: Duration) -> Result<Self, rcgen::Error> {
         let signing = sign::authority(now, life)?;
         let validity = validity(&signing.certificate).ok_or(rcgen::Error::CouldNotParseCertificate)?;
@@ -97,10 +88,6 @@ impl Authority {
         })
     }
 
-    /// Reads the Secret.
-    ///
-    /// # Errors
-    /// If no authority is in it.
     pub(super) fn read(secret: &SecretObject) -> Result<Self, BrokenAuthority> {
         let type_of = secret.type_.as_deref().unwrap_or_default();
         if type_of != TLS {
@@ -141,21 +128,18 @@ impl Authority {
         }
     }
 
-    /// Whether both sign with, and trust, the same certificates.
+    /// Whether both have the same signing and trusted certificates.
     pub(super) fn signs_as(&self, other: &Self) -> bool {
         self.signing == other.signing && self.trusted == other.trusted
     }
 
-    /// When a certificate ends that is made now for this time.
+    /// When a certificate of this life ends, if it is made now.
     pub(super) fn end(&self, now: SystemTime, life: Duration) -> SystemTime {
         let end = now.checked_add(life).unwrap_or(self.validity.ends);
         end.min(self.validity.ends)
     }
 
-    /// The authority one step further.
-    ///
-    /// # Errors
-    /// If there is no randomness.
+    /// The authority after a step. Fails without randomness.
     pub(super) fn after(&self, step: AuthorityStep, now: SystemTime, life: Duration) -> Result<Self, rcgen::Error> {
         let mut after = self.clone();
         match (step, &self.next) {
@@ -174,7 +158,6 @@ impl Authority {
         Ok(after)
     }
 
-    /// A new Secret with it.
     pub(super) fn object(&self, name: &str) -> ZeroizingSecret {
         let labels = BTreeMap::from([(MANAGED_BY.to_owned(), MANAGER.to_owned())]);
         let named = SecretObject {
@@ -189,8 +172,7 @@ impl Authority {
         self.within(&named, None)
     }
 
-    /// The Secret with this authority and everything else unchanged. `heeded` is the value of `limpet.dev/rotate` that
-    /// this answers: a wish for another authority counts as heeded with phase 1.
+    /// The Secret with only the authority changed. `heeded`: the value of `limpet.dev/rotate` that phase 1 answers.
     pub(super) fn within(&self, secret: &SecretObject, heeded: Option<&str>) -> ZeroizingSecret {
         let mut changed = secret.clone();
         own_secret::heed(&mut changed, heeded);
@@ -216,7 +198,6 @@ impl Authority {
     }
 }
 
-/// The value of a field.
 pub(super) fn data<'a>(secret: &'a SecretObject, field: &str) -> Option<&'a [u8]> {
     let value = secret.data.as_ref()?.get(field)?;
     Some(&value.0)
@@ -228,7 +209,7 @@ fn text(secret: &SecretObject, field: &str) -> Result<Zeroizing<String>, BrokenA
     Ok(Zeroizing::new(text.to_owned()))
 }
 
-/// One authority, with its certificate as [`kube::authorities`] writes it.
+/// Reads one authority. Its certificate is as [`kube::authorities`] writes it.
 fn authority(
     secret: &SecretObject,
     certificate: &str,
@@ -259,7 +240,7 @@ fn authority(
     Ok((pair, validity))
 }
 
-/// The first certificate's.
+/// The validity of the first certificate.
 fn validity(pem: &str) -> Option<Validity> {
     let der = CertificateDer::from_pem_slice(pem.as_bytes()).ok()?;
     limpet_xds::CertificateIdentity::of(&der).map(|identity| identity.validity)

@@ -1,4 +1,4 @@
-//! The Secrets of Gateways: what they should have, and what they lack.
+//! The Secrets of Gateways: their content, and what they lack.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,24 +23,21 @@ use limpet_api::{GATEWAY_GROUP, Kind, ObjectName};
 use limpet_model::{envoys_certificate, envoys_keys, envoys_labels, envoys_uri};
 use limpet_outputs::manifests::CONTROLLER_LABEL;
 
-/// Whose Secrets these are, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SecretPlacement {
-    /// The controller's own namespace.
     pub(crate) namespace: String,
-    /// Whether the Secrets are in the namespaces of Gateways instead, with the key-encryption keys.
+    /// Whether the Secrets are in the namespaces of Gateways.
     pub(crate) with_gateways: bool,
-    /// The value of the label that tells them from other controllers'.
+    /// A label's value that tells them from other controllers'.
     pub(crate) label: String,
-    /// The Secret with the key-encryption keys that is copied to the namespaces of Gateways.
+    /// The Secret with key-encryption keys that is copied to the namespaces of Gateways.
     pub(crate) keys: Option<String>,
 }
 
-/// The Secrets that a Gateway should have.
 #[derive(Debug)]
 pub(super) struct GatewaySecrets {
     pub(super) gateway: ObjectName,
-    /// The Secret with the certificate.
+    /// Of the Secret with the certificate.
     pub(super) name: ObjectName,
     labels: BTreeMap<String, String>,
     /// Only an object in the same namespace can be an owner.
@@ -92,18 +89,16 @@ impl GatewaySecrets {
                 .is_none_or(|owner| owners.any(|is| is.uid == owner.uid))
     }
 
-    /// The Secret with the key-encryption keys.
     pub(super) fn keys_name(&self) -> ObjectName {
         ObjectName::new(&self.name.namespace, &envoys_keys(&self.gateway))
     }
 
-    /// The digest of what a Secret is made from: the owner, and this.
+    /// The digest of a Secret's sources: the owner, and `from`.
     pub(super) fn digest(&self, from: &[&str]) -> StatusDigest {
         let owner = self.owner.as_ref().map(|owner| owner.uid.as_str());
         StatusDigest::of([&[owner.unwrap_or_default()], from].concat().join("\n").as_bytes())
     }
 
-    /// The Secret with the same key-encryption keys as this one.
     pub(super) fn keys(&self, own: &SecretObject) -> ZeroizingSecret {
         ZeroizingSecret::new(SecretObject {
             metadata: self.metadata(&self.keys_name().name),
@@ -113,12 +108,11 @@ impl GatewaySecrets {
         })
     }
 
-    /// Whether this Secret has the key-encryption keys of the controller's own one.
     pub(super) fn has_keys(&self, secret: &SecretObject, own: &SecretObject) -> bool {
         self.is_marked(secret) && secret.data == own.data
     }
 
-    /// The certificate in the Secret, and how long it is valid. `None`: another one is needed now.
+    /// The certificate with its validity. `None`: another one is needed now.
     pub(super) fn certificate(
         &self,
         secret: &SecretObject,
@@ -141,15 +135,10 @@ impl GatewaySecrets {
         (is_ours && now < renewal(validity)).then_some((pair, validity))
     }
 
-    /// Whether the rest of the Secret is as it should be.
     pub(super) fn is_complete(&self, secret: &SecretObject, authority: &Authority) -> bool {
         self.is_marked(secret) && data(secret, TRUSTED) == Some(authority.trusted.as_bytes())
     }
 
-    /// A new certificate.
-    ///
-    /// # Errors
-    /// If it cannot be signed.
     pub(super) fn sign(
         &self,
         authority: &Authority,
@@ -161,7 +150,6 @@ impl GatewaySecrets {
         Ok((pair, Validity { ends, begins: now }))
     }
 
-    /// The object for a server-side apply.
     pub(super) fn object(&self, pair: &CertificatePair, authority: &Authority) -> ZeroizingSecret {
         let data = [
             (TRUSTED, authority.trusted.as_bytes()),
@@ -178,7 +166,7 @@ impl GatewaySecrets {
     }
 }
 
-/// Whether a server that trusts only the signing authority lets a client in that shows this certificate.
+/// Whether a server that trusts only the signing authority accepts this client certificate.
 fn is_signed(certificate: &CertificateDer<'_>, authority: &Authority, now: SystemTime) -> bool {
     let check = || {
         let by = CertificateDer::from_pem_slice(authority.signing.certificate.as_bytes()).ok()?;

@@ -1,16 +1,15 @@
-//! The certificates of xDS that the controller makes: its own authority in a Secret, this replica's certificate, and a
-//! Secret with a certificate for the Envoys of each Gateway.
+//! The xDS certificates of the controller: its own authority in a Secret, this replica's certificate, and a Secret for
+//! the Envoys of each Gateway. See `design/rotation.md`.
 //!
-//! - `sign`: makes authorities and what they sign. Pure but for its keys.
-//! - `content`: the Secret with the authority. `schedule`: when the next phase of a rotation comes. Both are pure.
-//! - `gateways`: the Secret of a Gateway. Pure.
-//! - `authority`: the task that reads and writes the authority, and signs this replica's certificate.
-//! - `secrets`: the task that keeps the Secrets of Gateways. `results`: what that means for the authority. Pure.
+//! - `sign`: makes authorities and certificates. Pure but for its keys.
+//! - `content`: the Secret with the authority. `schedule`: when phases of a rotation begin. Pure.
+//! - `authority`: the task of the authority and of this replica's certificate.
+//! - `gateways`: the Secret of a Gateway. Pure. `secrets`: the task of these. `results`: its findings. Pure.
 //! - `permission`: which Gateway a certificate is for.
 //!
-//! As with the keyring, all that a rotation needs is in the Secret, and a phase is one write of it at its
-//! `resourceVersion`. How long a phase has lasted is counted from the moment when the Secrets of Gateways have what it
-//! is about, by the process that leads. Namespaces that refuse theirs are left behind, unless they are most.
+//! As with the keyring, the Secret has the whole state of a rotation, and a phase is one write at its
+//! `resourceVersion`. The leader counts a phase's time from when the Secrets of Gateways have its change. Namespaces
+//! that refuse theirs are left behind, unless they are most.
 
 mod authority;
 mod config;

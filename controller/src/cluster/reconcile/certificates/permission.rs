@@ -1,19 +1,15 @@
-//! Which Gateway a certificate is for.
-
 use limpet_api::ObjectName;
 use limpet_model::envoys_uri;
 use limpet_xds::{Peer, Permission};
 
-/// How many names of a certificate are shown.
+/// The most names of a certificate in a message.
 const TOLD: usize = 3;
 
-/// A node gets what is for the Gateway that its certificate names. In plain text there is no certificate, and nothing
-/// to look at.
+/// A node gets resources of the Gateway in its certificate. In plain text there is no certificate to check.
 pub(crate) fn permission() -> Permission {
     Permission::new(may_have)
 }
 
-/// The group is the Gateway.
 fn may_have(peer: &Peer, group: &str) -> Result<(), String> {
     let Some(identity) = &peer.identity else {
         return Ok(());

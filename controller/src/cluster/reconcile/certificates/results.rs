@@ -1,4 +1,4 @@
-//! What a look at the Secrets of Gateways has found. Pure.
+//! Findings of a round over the Secrets of Gateways. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
@@ -10,27 +10,24 @@ use super::schedule::renewal;
 use crate::cluster::reconcile::diagnostics::{Diagnostic, DiagnosticReason, is_about_the_object, refusal};
 use limpet_api::ObjectName;
 
-/// The result of a round.
 #[derive(Debug, Default)]
 pub(super) struct CertificateResults {
     /// The certificate that ends first.
     pub(super) first: Option<CertificateUse>,
-    /// When the first one is renewed.
+    /// The earliest renewal.
     pub(super) renewal: Option<SystemTime>,
-    /// The Secrets that cannot be kept, for a reason that lasts, in words.
+    /// Secrets that cannot be kept for lasting reasons, in words.
     pub(super) refused: BTreeMap<(ObjectName, DiagnosticReason), String>,
-    /// The Gateways whose Secret does not have what it should.
     pub(super) outdated: BTreeSet<ObjectName>,
-    /// Whether something has to be tried again soon.
+    /// Whether to try again soon.
     pub(super) failed: bool,
-    /// Whether the round has ended early, so that what it has not found says nothing.
+    /// Whether the round has ended early, so that absence says nothing.
     pub(super) is_partial: bool,
 }
 
-/// Why a Secret cannot be kept.
 #[derive(Debug)]
 pub(super) enum CertificateObstacle {
-    /// There is one of its name that is not ours.
+    /// A Secret of its name is not ours.
     Taken,
     Api(Error),
 }
@@ -42,7 +39,7 @@ impl From<Error> for CertificateObstacle {
 }
 
 impl CertificateObstacle {
-    /// What a person must mend; `None`: it may pass by itself.
+    /// The problem for a person to mend; `None`: it may pass by itself.
     pub(super) fn words(&self, secret: &ObjectName) -> Option<String> {
         match self {
             Self::Taken => Some(format!(
@@ -72,12 +69,12 @@ impl CertificateResults {
             self.refuse(secret, reason, words);
             return;
         }
-        // One line for all of a round: an API server that does not answer is the same for each of them.
+        // One line in a round: an API server that does not answer is the same for each of them.
         if !self.failed {
             tracing::warn!(%secret, error = ?obstacle, "certificates of Envoys cannot be kept");
         }
         self.failed = true;
-        // An API server that does not answer is no tenant's matter.
+        // An API server that does not answer is no tenant's fault.
         self.is_partial |= !matches!(obstacle, CertificateObstacle::Api(Error::Api(_)));
     }
 
@@ -89,15 +86,15 @@ impl CertificateResults {
         }
     }
 
-    /// Whether these Gateways have the present authority, so that the next phase of a rotation may come. What is wrong
-    /// in a namespace does not stop the others. What is wrong in most of them is no tenant's matter, but a mistake of
-    /// who runs the controller: without waiting for its end, most Envoys would be left without an authority.
+    /// Whether these Gateways have the present authority, so that the next phase may begin. Problems of one namespace
+    /// do not stop the others. Problems of most are the operator's mistake: the next phase would leave most Envoys
+    /// without an authority.
     pub(super) fn is_everywhere<'a>(&'a self, gateways: impl IntoIterator<Item = &'a ObjectName>) -> bool {
         let all = namespaces(gateways);
         !self.is_partial && namespaces(&self.outdated).len() * 2 <= all.len()
     }
 
-    /// What a person must mend: one Secret stands for all of its namespace, because they are refused for one reason.
+    /// One Secret for each namespace, because they are refused for one reason.
     pub(super) fn diagnostics(&self) -> BTreeSet<Diagnostic> {
         let mut counts = BTreeMap::<&str, usize>::new();
         for (name, _) in self.refused.keys() {
@@ -149,7 +146,6 @@ mod tests {
         let cases: [(&[&str], bool); 6] = [
             (&[], true),
             (&["a/web"], true),
-            // One tenant with many Gateways is one tenant.
             (&["a/web", "a/other"], true),
             (&["a/web", "a/other", "b/web"], true),
             (&["a/web", "b/web", "c/web"], false),
@@ -159,7 +155,6 @@ mod tests {
             assert_eq!(with_behind(behind).is_everywhere(&all), expected, "{behind:?}");
         }
         assert!(CertificateResults::default().is_everywhere(&BTreeSet::new()));
-        // Nobody else would go on.
         assert!(!with_behind(&["a/web"]).is_everywhere(&names(&["a/web", "a/other"])));
     }
 

@@ -1,4 +1,4 @@
-//! When the next step of an authority comes, and when a certificate is renewed. Pure.
+//! When an authority's next step begins, and when a certificate is renewed. Pure.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,17 +6,15 @@ use limpet_xds::Validity;
 
 use super::content::{Authority, AuthorityPhase, AuthorityStep};
 
-/// When the next step comes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AuthorityStepDue {
     Now(AuthorityStep),
-    /// After this time, if nothing changes before.
     In(Duration),
-    /// When every Secret has what the phase is about.
+    /// When every Secret has the phase's change.
     WithSecrets,
 }
 
-/// The next step. `held` is how long everything has had what the phase is about, as far as that is known.
+/// `held`: how long all Secrets have had the phase's change, if known.
 pub(super) fn next_step(
     authority: &Authority,
     now: SystemTime,
@@ -35,14 +33,14 @@ pub(super) fn next_step(
             Ok(rest) if !rest.is_zero() && authority.rotation_request.is_none() => AuthorityStepDue::In(rest),
             _ => AuthorityStepDue::Now(AuthorityStep::Introduce),
         },
-        // No client connects with what it signed.
+        // No client accepts what it signed.
         AuthorityPhase::Trusted if is_over => AuthorityStepDue::Now(AuthorityStep::Sign),
         AuthorityPhase::Trusted => after(AuthorityStep::Sign),
         AuthorityPhase::Signs => after(AuthorityStep::Forget),
     }
 }
 
-/// When something that is valid for this time is renewed: at two thirds of it.
+/// At two thirds of the validity.
 pub(super) fn renewal(validity: Validity) -> SystemTime {
     let whole = validity.ends.duration_since(validity.begins).unwrap_or_default();
     validity.begins.checked_add(whole / 3 * 2).unwrap_or(validity.ends)

@@ -1,5 +1,5 @@
-//! Keeps a Secret with a certificate for the Envoys of each Gateway. In the namespaces of Gateways, it keeps a copy of
-//! the key-encryption keys beside it, because a pod can use no Secret of another namespace.
+//! Keeps a Secret with a certificate for the Envoys of each Gateway. In the namespaces of Gateways, it also keeps a
+//! copy of the key-encryption keys, because a pod can use no Secret of another namespace.
 
 #[cfg(test)]
 mod tests;
@@ -27,11 +27,10 @@ use limpet_api::ObjectName;
 use limpet_model::{GATEWAY_NAME, MANAGED_BY, MANAGER};
 use limpet_outputs::manifests::CONTROLLER_LABEL;
 
-/// How often the Secrets are looked at, for changes by others.
+/// The time between checks for changes by others.
 const LOOK: Duration = Duration::from_secs(60);
-/// When to try again what was refused: the right may have been granted, which no watch tells.
+/// The wait after a refusal: a right may be granted, which no watch shows.
 const REFUSED: Duration = Duration::from_secs(10);
-/// What the diagnostics are about.
 const ABOUT: &str = "xds.tls.authority of Gateways";
 
 pub(crate) struct CertificateReconciler {
@@ -44,17 +43,16 @@ pub(crate) struct CertificateReconciler {
     everywhere: watch::Sender<Option<AuthorityRollout>>,
     figures: watch::Sender<CertificateFigures>,
     diagnostics: Diagnostics,
-    /// What the Secrets were last compared with, and when that is due again.
+    /// The last comparison, and when the next is due.
     compared: Option<ComparedSecrets>,
-    /// Where Secrets of ours may be.
+    /// Those that may have Secrets of ours.
     namespaces: BTreeSet<String>,
     order: RoundOrder,
-    /// What cannot be written, by the Secret, with the API server's words if these are for a person.
+    /// Secrets that cannot be written, with the API server's words if these are for a person.
     waiting: DeferredRetries<ObjectName, Option<String>>,
     backoff: Backoff,
 }
 
-/// What there is of a Gateway's Secrets.
 struct ExistingSecrets {
     desired: GatewaySecrets,
     certificate: Option<ZeroizingSecret>,
@@ -67,15 +65,12 @@ struct ComparedSecrets {
     compared_until: Instant,
 }
 
-/// The Gateways whose Envoys are served, with their uids, if they are objects.
+/// The Gateways with Envoys of ours, with their uids if they are objects.
 type ServedGateways = BTreeMap<ObjectName, Option<String>>;
 
-/// What is known of the Secrets.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CertificateFigures {
-    /// The certificate in one of them that ends first.
     pub(crate) first: Option<CertificateUse>,
-    /// How many Gateways have none that is as it should be.
     pub(crate) outdated: usize,
 }
 
@@ -120,7 +115,7 @@ impl Reconcile for CertificateReconciler {
 }
 
 impl CertificateReconciler {
-    /// `everywhere` tells when Secrets agree with an authority.
+    /// `everywhere` receives since when Secrets agree with an authority.
     pub(crate) fn new(
         client: Client,
         (place, life): (SecretPlacement, Duration),
@@ -150,7 +145,7 @@ impl CertificateReconciler {
         (reconciler, followed)
     }
 
-    /// The Gateways whose Envoys are served. `None`: nothing was built yet.
+    /// The Gateways with Envoys of ours. `None`: nothing was built yet.
     fn gateways(&mut self) -> Option<ServedGateways> {
         let reported = self.reported.borrow_and_update();
         let PublishedReports { gateways, objects, .. } = reported.as_ref()?;
@@ -158,7 +153,7 @@ impl CertificateReconciler {
         Some(gateways.iter().map(|name| (name.clone(), uid(name))).collect())
     }
 
-    /// Another replica does this now.
+    /// Another replica leads.
     fn rest(&mut self) {
         self.compared = None;
         self.waiting = DeferredRetries::default();
@@ -167,7 +162,6 @@ impl CertificateReconciler {
         self.diagnostics.set(ABOUT, BTreeSet::new());
     }
 
-    /// Returns how long until the next round.
     fn conclude(
         &mut self,
         found: CertificateResults,
@@ -237,7 +231,7 @@ impl CertificateReconciler {
         Some(found)
     }
 
-    /// Whether a round ends, because it has written enough, and other Gateways or another authority are there.
+    /// Whether a round has written enough, and its input has changed.
     fn is_outdated(&mut self, gateways: &ServedGateways, authority: &Arc<Authority>) -> bool {
         let has_changed = || Ok(self.reported.has_changed()? || self.authority.has_changed()?);
         let has_changed: Result<bool, watch::error::RecvError> = has_changed();
@@ -248,7 +242,7 @@ impl CertificateReconciler {
         self.gateways().as_ref() != Some(gateways) || known.as_ref() != Some(authority)
     }
 
-    /// Lists the Secrets of all namespaces. Returns the Gateways' where they can be read, and the others.
+    /// Returns the Secrets of Gateways that could be read, and excess ones.
     async fn list_secrets(
         &mut self,
         gateways: &ServedGateways,
@@ -276,7 +270,7 @@ impl CertificateReconciler {
                     }));
                     excess.extend(there.into_values());
                 }
-                // Nothing waits for it. What is left there goes with its owner.
+                // The rest there goes with its owner.
                 Err(error) if wanted.is_empty() => {
                     tracing::warn!(namespace, %error, "cannot look for Secrets of Gateways that are gone");
                 }
@@ -292,13 +286,12 @@ impl CertificateReconciler {
                 break;
             }
         }
-        // The Secrets of Gateways that are gone are, too.
+        // In empty namespaces, the Secrets of former Gateways are gone, too.
         self.namespaces
             .retain(|namespace| !empty.contains(namespace) || *namespace == self.place.namespace);
         (all, excess)
     }
 
-    /// The Secret with the key-encryption keys, if it is copied and there.
     async fn own_keys(&self) -> Result<Option<ZeroizingSecret>, Error> {
         let Some(name) = self.place.keys.as_ref().filter(|_| self.place.with_gateways) else {
             return Ok(None);
@@ -306,14 +299,13 @@ impl CertificateReconciler {
         Ok(self.named(&self.place.namespace, name).await?.pop())
     }
 
-    /// The Secret of this name, if there is one. To follow it takes the right to list it, too.
+    /// Lists the Secret of this name: following it takes that right anyway.
     async fn named(&self, namespace: &str, name: &str) -> Result<Vec<ZeroizingSecret>, Error> {
         let named = ListParams::default().fields(&format!("metadata.name={name}"));
         let list = self.api(namespace).list(&named).await?;
         Ok(list.items.into_iter().map(ZeroizingSecret::new).collect())
     }
 
-    /// The Secrets of Gateways that are there, and ours.
     async fn list(&self, namespace: &str) -> Result<BTreeMap<String, ZeroizingSecret>, Error> {
         let label = &self.place.label;
         let ours = format!("{MANAGED_BY}={MANAGER},{CONTROLLER_LABEL}={label},{GATEWAY_NAME}");
@@ -325,7 +317,6 @@ impl CertificateReconciler {
         Ok(named.collect())
     }
 
-    /// Writes a Gateway's Secrets if they are not as they should be.
     async fn keep(
         &mut self,
         kept: &ExistingSecrets,
@@ -362,7 +353,7 @@ impl CertificateReconciler {
         }
     }
 
-    /// Returns how long the certificate in the Secret is valid; `None`: it is not as it should be.
+    /// Returns the certificate's validity; `None`: the Secret is not correct.
     async fn keep_certificate(
         &mut self,
         kept: &ExistingSecrets,
@@ -384,7 +375,7 @@ impl CertificateReconciler {
             return Some(*validity);
         }
         let input = wanted.digest(&[&authority.trusted, &authority.signing.certificate]);
-        // Before it is signed, which takes time.
+        // Before the expensive signature.
         if self.waits(&wanted.name, input, found) {
             return None;
         }
@@ -413,7 +404,7 @@ impl CertificateReconciler {
         }
     }
 
-    /// Whether the same was refused lately. If so, its refusal is reported again.
+    /// Whether the same was refused lately, which is reported again.
     fn waits(&self, secret: &ObjectName, input: StatusDigest, found: &mut CertificateResults) -> bool {
         let words = self.waiting.outcome(secret, input, Instant::now());
         if let Some(Some(words)) = words {
@@ -422,7 +413,7 @@ impl CertificateReconciler {
         words.is_some()
     }
 
-    /// A Secret cannot be written. If that is not the matter of others, it waits.
+    /// Defers a Secret unless others cannot be written either.
     fn fail(
         &mut self,
         secret: ObjectName,
@@ -437,7 +428,7 @@ impl CertificateReconciler {
         }
     }
 
-    /// Writes a Secret, which is among ours or is not there yet.
+    /// Writes a Secret. `is_ours`: else it must not exist yet.
     async fn apply(&self, secret: &ZeroizingSecret, is_ours: bool) -> Result<(), CertificateObstacle> {
         // The Lease may have been lost meanwhile.
         if !*self.leads.borrow() {
@@ -454,7 +445,6 @@ impl CertificateReconciler {
         Ok(())
     }
 
-    /// Deletes the Secret of a Gateway that is not ours any more.
     async fn delete(&mut self, secret: &ZeroizingSecret, found: &mut CertificateResults) {
         let (name, metadata) = (name_of(secret), &secret.object().metadata);
         let input = StatusDigest::of(metadata.uid.as_deref().unwrap_or_default().as_bytes());

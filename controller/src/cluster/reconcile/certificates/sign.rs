@@ -1,5 +1,3 @@
-//! Makes authorities and what they sign, with P-256.
-
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
@@ -13,10 +11,10 @@ use zeroize::Zeroizing;
 use limpet_api::ObjectName;
 use limpet_model::{envoys_name, envoys_uri, short_hash};
 
-/// How far a clock may be behind the one that signs, at most.
+/// How far a verifier's clock may be behind.
 const CLOCKS: Duration = Duration::from_secs(3600);
 
-/// A certificate and its key, in PEM. The key is wiped when it is dropped.
+/// PEM. The key is wiped when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct CertificatePair {
     pub(super) certificate: String,
@@ -29,10 +27,7 @@ impl fmt::Debug for CertificatePair {
     }
 }
 
-/// A new authority. Its name tells it from others, so that who verifies need not try all.
-///
-/// # Errors
-/// If there is no randomness.
+/// A new authority with a unique name, so that verifiers need not try all. Fails without randomness.
 pub(super) fn authority(now: SystemTime, life: Duration) -> Result<CertificatePair, Error> {
     let key = key()?;
     let mut params = params(now, life);
@@ -44,10 +39,7 @@ pub(super) fn authority(now: SystemTime, life: Duration) -> Result<CertificatePa
     Ok(pair(certificate, &key))
 }
 
-/// A certificate for a server with these names, of which some may be IP addresses.
-///
-/// # Errors
-/// If the authority or a name cannot be used.
+/// A server's certificate. Names may be IP addresses.
 pub(super) fn server(
     by: &CertificatePair,
     names: &[String],
@@ -60,10 +52,6 @@ pub(super) fn server(
     signed(&params, by)
 }
 
-/// A certificate for the Envoys of a Gateway.
-///
-/// # Errors
-/// If the authority cannot be used.
 pub(super) fn envoys(
     by: &CertificatePair,
     gateway: &ObjectName,

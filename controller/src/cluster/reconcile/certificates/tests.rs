@@ -24,7 +24,6 @@ fn authority() -> Authority {
     written(&Authority::new(now(), 300 * DAY).unwrap())
 }
 
-/// The authority as it is read from its Secret.
 fn written(authority: &Authority) -> Authority {
     Authority::read(authority.object(NAME).object()).unwrap()
 }
@@ -46,7 +45,6 @@ fn web() -> GatewaySecrets {
     GatewaySecrets::new(&ObjectName::new("shop", "web"), Some("uid"), &place(false))
 }
 
-/// The Secret of the Gateway, signed by this authority for 30 days.
 fn secret_of(wanted: &GatewaySecrets, authority: &Authority) -> SecretObject {
     let (pair, _) = wanted.sign(authority, now(), 30 * DAY).unwrap();
     wanted.object(&pair, authority).object().clone()
@@ -204,7 +202,7 @@ fn a_certificate_names_its_gateway_and_no_other() {
     assert_eq!(identity.uris, ["spiffe://limpet.dev/gateway/shop/web"]);
     assert!(identity.dns_names.is_empty());
     assert_eq!(identity.validity.ends, validity.ends);
-    // The clock of who verifies it may be behind.
+    // A verifier's clock may be behind.
     assert_eq!(identity.validity.begins, now() - Duration::from_secs(3600));
     let secret = secret_of(&web(), &authority);
     assert!(is_good(&secret, &authority, now()));
@@ -233,7 +231,6 @@ fn a_change_of_the_authority_reaches_the_secrets() {
     let old = authority();
     let secret = secret_of(&web(), &old);
     let trusted = after(&old, AuthorityStep::Introduce);
-    // The same certificate, and more that are trusted.
     assert!(web().certificate(&secret, &trusted, now()).is_some());
     assert!(!web().is_complete(&secret, &trusted));
     let signs = after(&trusted, AuthorityStep::Sign);
@@ -304,7 +301,7 @@ fn secrets_are_beside_the_gateway_if_that_is_asked_for() {
 fn keys_are_not_shown_by_debug() {
     let trusted = after(&authority(), AuthorityStep::Introduce);
     let shown = format!("{trusted:?} {:?} {:?}", trusted.object(NAME), trusted.signing);
-    // Behind the names of the algorithms, which a certificate has as well.
+    // Behind the names of the algorithms, which certificates have as well.
     let secret = &trusted.signing.key[78..92];
     assert!(!shown.contains("PRIVATE KEY") && !shown.contains(secret), "{shown}");
 }

@@ -6,43 +6,37 @@ use crate::settling::SETTLING;
 use limpet_api::ObjectName;
 use limpet_core::time::Timestamp;
 
-/// How often a pod may be written.
+/// The minimum time between two writes of a pod.
 pub(super) const INTERVAL: Duration = Duration::from_secs(30);
 
-/// What is counted of the pods of all Services.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PodCounts {
-    /// Since when; `None`: nothing is yet.
+    /// Since when sessions are counted; `None`: not yet.
     pub(crate) since: Option<Timestamp>,
-    /// The Services that routes lead to.
     pub(crate) services: BTreeSet<ObjectName>,
     pub(crate) pods: Vec<PodSessionCount>,
 }
 
-/// What lives at a pod, as a backend of a Service.
+/// The sessions of a pod as a backend of a Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PodSessionCount {
     pub(crate) service: ObjectName,
     pub(crate) pod: ObjectName,
-    /// Whether it is an endpoint now. One that is not ready may become one again, with its sessions.
+    /// Whether it is an endpoint. One that is not ready may become one again, with its sessions.
     pub(crate) is_endpoint: bool,
     /// Sessions and streams.
     pub(crate) count: u64,
-    /// Whether there are no more than these.
     pub(crate) complete: bool,
 }
 
-/// What is to be written on a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CostPatch {
-    /// `None`: nothing any more.
+    /// `None`: removes the annotation.
     pub(super) cost: Option<i32>,
-    /// A Service that asks for it.
     pub(super) service: Option<ObjectName>,
 }
 
-/// Which pods must be written now. `asking` are the Services that ask for it, `written` has what is on the pods, and
-/// `last` when this process wrote a pod.
+/// The due writes. `asking`: the Services that ask for costs. `written`: present costs. `last`: this process's writes.
 pub(super) fn writes(
     asking: &BTreeSet<ObjectName>,
     counts: &PodCounts,
@@ -53,20 +47,20 @@ pub(super) fn writes(
     if counts.since.is_none_or(|since| now.since(since) < SETTLING) {
         return BTreeMap::new();
     }
-    // What no route leads to has no sessions that anybody counts.
+    // Sessions of a Service without routes are not counted.
     let asking = asking.intersection(&counts.services).cloned().collect();
     let mut writes = changed(&asking, counts, written);
     writes.extend(unasked(&asking, counts, written));
     writes.retain(|pod, _| {
         let seen = own(written, pod).and_then(|cost| cost.written);
-        // Another replica may have led then. No clock that is ahead delays a write for longer.
+        // Another replica may have led then. A clock that is ahead delays no write for longer.
         let times = [seen.map(|seen| seen.min(now)), last.get(pod).copied()];
         times.into_iter().flatten().all(|time| now.since(time) >= INTERVAL)
     });
     writes
 }
 
-/// What a pod has; `None`: nothing, or it is being deleted.
+/// A pod's present cost. `None`: none, or the pod is being deleted.
 fn own<'a>(written: &'a PodDeletions, pod: &ObjectName) -> Option<&'a DeletionCost> {
     match written.get(pod) {
         Some(PodDeletion::Costs(cost)) => Some(cost),
@@ -75,8 +69,8 @@ fn own<'a>(written: &'a PodDeletions, pod: &ObjectName) -> Option<&'a DeletionCo
 }
 
 /// The pods of asking Services whose cost must change, so that each Service's pods are in the order of their counts.
-/// Costs that are out of date and still in order stay, and so do all costs of a Service with a pod that may have more
-/// than is counted: its place is not known.
+/// Costs that are in order stay, and so do all costs of a Service with a pod whose count is incomplete: its place is
+/// unknown.
 fn changed(
     asking: &BTreeSet<ObjectName>,
     counts: &PodCounts,
@@ -107,7 +101,7 @@ fn changed(
     // A pod without the annotation costs 0.
     let has = |pod: &ObjectName| own(written, pod).map_or(0, |cost| cost.value);
     let mut stale: BTreeMap<&ObjectName, &ObjectName> = BTreeMap::new();
-    // What one pod gets may be out of order with what another has, until all that are left are in order.
+    // A new cost may be out of order with an old one that was in order.
     loop {
         let before = stale.len();
         for (service, pods) in &services {
@@ -138,8 +132,8 @@ fn changed(
     writes.collect()
 }
 
-/// The pods that have less than one with a lower count, or as much, and those with less that they are behind. Pods with
-/// equal counts have no order.
+/// The pods that cost no more than one with a lower count, or no less than one with a higher count. Pods with equal
+/// counts have no order.
 fn out_of_order(mut pods: Vec<(i32, i32, &ObjectName)>) -> Vec<&ObjectName> {
     pods.sort_unstable_by_key(|(count, ..)| *count);
     let groups: Vec<_> = pods.chunk_by(|(one, ..), (other, ..)| one == other).collect();
@@ -164,8 +158,8 @@ fn out_of_order(mut pods: Vec<(i32, i32, &ObjectName)>) -> Vec<&ObjectName> {
     found
 }
 
-/// The pods that have a cost of ours, and no Service that asks for it. One that is no endpoint and has no session is
-/// worth what a pod without the annotation is.
+/// The pods with a cost of ours, but without a Service that asks for it. One that is no endpoint and has no session
+/// counts as a pod without the annotation.
 fn unasked(
     asking: &BTreeSet<ObjectName>,
     counts: &PodCounts,

@@ -1,8 +1,8 @@
-//! What it costs to delete a pod, written on the pods of Services that ask for it, so that a `ReplicaSet` that is
-//! scaled down takes those first whose end fewest sessions notice. Only the leader writes.
+//! Costs of deletion for pods of Services that ask for them, so that a `ReplicaSet` first removes pods with the fewest
+//! sessions. Only the leader writes.
 //!
 //! - `costs`: which pods need another cost. Pure.
-//! - `reconciler`: writes and removes it.
+//! - `reconciler`: writes it.
 
 mod costs;
 mod reconciler;

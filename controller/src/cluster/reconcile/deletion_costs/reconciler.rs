@@ -21,15 +21,14 @@ use limpet_core::time::Timestamp;
 use limpet_model::{Objects, costs_of_deletion};
 use limpet_xds::LogRate;
 
-/// How often sessions are looked at.
+/// The time between counts.
 const TURN: Duration = Duration::from_secs(5);
-/// How soon that is where there is more to write: what is counted has changed since.
+/// The time between rounds if there is more to write.
 const MORE: Duration = Duration::from_secs(1);
-/// When to try again what was refused: the right may have been granted, which no watch tells.
+/// The wait after a refusal: a right may be granted, which no watch shows.
 const REFUSED: Duration = Duration::from_secs(10);
 const ABOUT: &str = "costs of deletion";
 
-/// As whom pods are written.
 pub(crate) struct PodWriter {
     client: Client,
     field_manager: String,
@@ -38,7 +37,6 @@ pub(crate) struct PodWriter {
 }
 
 impl PodWriter {
-    /// `controller` is the name of this one.
     pub(crate) fn new(client: Client, controller: &str, role: String) -> Self {
         Self {
             client,
@@ -48,7 +46,6 @@ impl PodWriter {
     }
 }
 
-/// What to do about pods that may not be written.
 pub(super) fn advice(role: &str, words: &str) -> String {
     format!(
         "The annotation {DELETION_COST} of its pods may not be written: {words}. Bind the ClusterRole {role} in this \
@@ -56,7 +53,6 @@ pub(super) fn advice(role: &str, words: &str) -> String {
     )
 }
 
-/// Writes what it costs to delete pods.
 pub(crate) struct DeletionCostReconciler<F> {
     writer: PodWriter,
     count: F,
@@ -64,9 +60,8 @@ pub(crate) struct DeletionCostReconciler<F> {
     deletions: watch::Receiver<Option<Arc<PodDeletions>>>,
     leads: watch::Receiver<bool>,
     diagnostics: Diagnostics,
-    /// When pods were written.
     last: BTreeMap<ObjectName, Timestamp>,
-    /// The namespaces whose pods the API server refused to write, and when. A role counts for all of them.
+    /// By namespace, with the time of the refusal. A role counts for all of them.
     refused: BTreeMap<String, (Timestamp, Diagnostic)>,
     order: RoundOrder,
     logs: LogRate,
@@ -92,7 +87,6 @@ impl<F: Fn() -> PodCounts + Send + Sync> Reconcile for DeletionCostReconciler<F>
 }
 
 impl<F: Fn() -> PodCounts> DeletionCostReconciler<F> {
-    /// `count` says what lives at pods.
     pub(crate) fn new(
         writer: PodWriter,
         count: F,
@@ -135,7 +129,7 @@ impl<F: Fn() -> PodCounts> DeletionCostReconciler<F> {
             .map(|(name, _)| name.clone())
             .collect();
         let is_ours = |deletion: &PodDeletion| matches!(deletion, PodDeletion::Costs(cost) if cost.written.is_some());
-        // To count takes time, and most clusters have neither.
+        // Counting takes time, and most clusters have neither.
         if asking.is_empty() && !written.values().any(is_ours) {
             return true;
         }
@@ -155,7 +149,6 @@ impl<F: Fn() -> PodCounts> DeletionCostReconciler<F> {
             self.order.record_turn(&pod.namespace);
             match self.write(&pod, write.cost).await {
                 Ok(()) => drop(self.last.insert(pod, now)),
-                // It is gone.
                 Err(Error::Api(status)) if status.code == 404 => {}
                 Err(error) => {
                     if let Some(words) = refusal(&error) {

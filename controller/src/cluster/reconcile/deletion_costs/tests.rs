@@ -14,10 +14,8 @@ use crate::cluster::reconcile::turns::ROUND;
 use limpet_api::ObjectName;
 use limpet_core::time::Timestamp;
 
-/// What the tests call now, in seconds.
 const NOW: u64 = 1000;
 
-/// Which Services ask, what lives where, and what is on the pods.
 #[derive(Default)]
 struct World {
     asking: BTreeSet<ObjectName>,
@@ -25,7 +23,7 @@ struct World {
     written: PodDeletions,
     last: BTreeMap<ObjectName, Timestamp>,
     since: u64,
-    /// Services that no route leads to.
+    /// Services without routes.
     alone: BTreeSet<ObjectName>,
 }
 
@@ -38,7 +36,6 @@ fn at(seconds: u64) -> Timestamp {
 }
 
 impl World {
-    /// Services that ask.
     fn asking(services: &[&str]) -> Self {
         Self {
             asking: services.iter().map(|service| name(service)).collect(),
@@ -57,7 +54,7 @@ impl World {
         self
     }
 
-    /// A pod is no endpoint of a Service now, and its sessions may come back.
+    /// Its sessions may come back.
     fn unready(mut self, service: &str, pod: &str, count: u64) -> Self {
         self.living.push(PodSessionCount {
             service: name(service),
@@ -69,20 +66,17 @@ impl World {
         self
     }
 
-    /// There may be more at a pod.
     fn or_more(mut self, pod: &str) -> Self {
         let rows = self.living.iter_mut().filter(|living| living.pod.name == pod);
         rows.for_each(|living| living.complete = false);
         self
     }
 
-    /// No route leads to a Service any more.
     fn alone(mut self, service: &str) -> Self {
         self.alone.insert(name(service));
         self
     }
 
-    /// What is on a pod, and when a controller wrote it.
     fn has(mut self, pod: &str, value: i32, written: Option<u64>) -> Self {
         let written = written.map(at);
         self.written
@@ -110,7 +104,6 @@ impl World {
         writes(&self.asking, &counts, &self.written, &self.last, at(NOW))
     }
 
-    /// The writes, by pod.
     fn costs(&self) -> Vec<(String, Option<i32>)> {
         let writes = self.writes().into_iter();
         writes.map(|(pod, write)| (pod.name.to_string(), write.cost)).collect()
@@ -138,7 +131,7 @@ fn the_message_names_the_role_to_bind() {
 #[test]
 fn pods_get_what_lives_there() {
     let world = World::asking(&["web"]).counted("web", &[("a", 10), ("b", 0), ("c", 3)]);
-    // Without the annotation, a pod costs nothing.
+    // `b` costs nothing without the annotation.
     assert_eq!(world.costs(), costs(&[("a", 10), ("c", 3)]));
     let service = world.writes().remove(&name("a")).and_then(|write| write.service);
     assert_eq!(service, Some(name("web")));
@@ -169,7 +162,7 @@ fn a_pod_that_may_have_more_keeps_all_as_they_are() {
     };
     assert_eq!(world().costs(), costs(&[("a", 10), ("b", 0), ("c", 10)]));
     assert_eq!(world().or_more("b").costs(), costs(&[("c", 10)]));
-    // It is not known of a pod of both what it is to either.
+    // Its place is unknown in both Services.
     assert_eq!(world().counted("api", &[("b", 1)]).or_more("b").costs(), nothing());
     let other = world().counted("web", &[("e", 1)]).or_more("b").ends("b");
     assert_eq!(other.costs(), costs(&[("a", 10), ("c", 10), ("e", 1)]), "it ends");
@@ -188,7 +181,7 @@ fn pods_with_equal_counts_have_no_order() {
 
 #[test]
 fn what_is_written_is_in_order_with_what_stays() {
-    // `b` and `c` change places, and what `c` gets is what `a` has.
+    // `c` gets the present cost of `a`.
     let world = World::asking(&["web"]).counted("web", &[("a", 1), ("b", 8), ("c", 5)]);
     let world = world.has("a", 5, Some(0)).has("b", 6, Some(0)).has("c", 7, Some(0));
     assert_eq!(world.costs(), costs(&[("a", 1), ("b", 8), ("c", 5)]));
@@ -200,9 +193,9 @@ fn a_pod_of_two_services_has_the_sessions_of_both() {
         let world = World::asking(asking).counted("web", &[("a", 10), ("b", 6)]);
         world.counted("api", &[("b", 7), ("c", 12)])
     };
-    // With what `b` gets for `api`, it is behind `a` as it should be.
+    // With its cost for `api`, `b` is in order.
     assert_eq!(world(&["api", "web"]).costs(), costs(&[("b", 13), ("c", 12)]));
-    // Who deletes it ends them all, whichever Service asks.
+    // Its deletion ends them all, whichever Service asks.
     assert_eq!(world(&["web"]).costs(), costs(&[("a", 10), ("b", 13)]));
 }
 
@@ -221,7 +214,7 @@ fn a_pod_is_written_at_most_once_in_half_a_minute() {
     assert_eq!(world().wrote("a", NOW - 30).costs(), costs(&[("a", 10), ("c", 3)]));
     // Another replica may have written it.
     assert_eq!(world().has("a", 1, Some(NOW - 29)).costs(), costs(&[("c", 3)]));
-    // A clock that is ahead.
+    // A clock is ahead.
     let world = world().has("a", 1, Some(NOW + 1000));
     assert_eq!(world.costs(), costs(&[("c", 3)]));
 }
@@ -257,12 +250,11 @@ fn what_was_written_goes_with_the_annotation_of_the_service() {
         world.has("a", 10, Some(0)).has("b", 7, None).has("gone", 3, Some(0))
     };
     let removed = |pods: &[&str]| pods.iter().map(|pod| ((*pod).to_owned(), None)).collect::<Vec<_>>();
-    // `b` is somebody else's.
+    // `b` has another writer's cost.
     assert_eq!(world(&[]).costs(), removed(&["a", "gone"]));
     assert_eq!(world(&["api"]).costs(), removed(&["a", "gone"]));
-    // `gone` has no session of the Service.
     assert_eq!(world(&["web"]).costs(), removed(&["gone"]));
-    // One Service is enough to ask.
+    // One Service suffices.
     let both = world(&["api"]).counted("api", &[("a", 0), ("c", 0)]);
     assert_eq!(both.costs(), removed(&["gone"]));
 }
@@ -274,7 +266,6 @@ fn what_was_written_goes_with_the_last_route_to_the_service() {
         world.has("a", 10, Some(0)).has("b", 7, None).has("c", 1, Some(0))
     };
     let removed = [("a".to_owned(), None)];
-    // With or without sessions that are remembered.
     assert_eq!(world().costs(), removed);
     let remembered = world().unready("web", "a", 10).unready("web", "b", 7);
     assert_eq!(remembered.alone("web").costs(), removed);

@@ -1,4 +1,4 @@
-//! What happens when an address changes hands.
+//! Addresses with a new owner.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
@@ -13,22 +13,19 @@ use limpet_core::config::schema::FenceConfig;
 use limpet_core::time::Timestamp;
 use limpet_model::endpoints::Endpoint;
 
-/// The maximum time for which an address is held back: a new pod must not wait for an Envoy that does not answer.
+/// How long an address is held back at most: a new pod must not wait for an Envoy that does not answer.
 const LONGEST: Duration = Duration::from_secs(5);
-/// How many seconds after the change was seen a fence begins: until then, Envoys may still issue tokens for the
-/// address.
+/// Seconds from an observed change until its fence begins: until then, Envoys may still issue tokens for the address.
 const MARGIN: u64 = 2;
 
-/// What is published of the fences.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PublishedFences<'a> {
     pub(crate) fences: &'a [FenceConfig],
-    /// Whether every connected Envoy has acknowledged the fences.
+    /// Whether every connected Envoy has acknowledged them.
     pub(crate) everywhere: bool,
 }
 
 impl<'a> PublishedFences<'a> {
-    /// When each fence begins, by namespace and address.
     fn begins(self) -> HashMap<(&'a str, String), u64> {
         let mut all = HashMap::new();
         for fence in self.fences {
@@ -43,34 +40,29 @@ impl<'a> PublishedFences<'a> {
     }
 }
 
-/// Knows the owners of addresses, and the addresses whose owner changed.
 #[derive(Debug, Default)]
 pub(crate) struct FenceTracker {
     owners: PodOwners,
     list: FenceList,
     changes: BTreeMap<RoutedAddress, OwnerChange>,
-    /// The held-back addresses of `changes`.
     held: BTreeSet<RoutedAddress>,
-    /// Those that are held back since `newly_held` was called last, each with the namespace of the Services that are
-    /// published without it.
+    /// Addresses held back since the last `newly_held`, each with the namespace of the Services that lack it.
     newly_held: BTreeSet<(Arc<str>, SocketAddr)>,
     pace: NamespacePace,
-    /// Whether anything has changed since `desired_list` was called last.
+    /// Since the last `desired_list`.
     changed: bool,
-    /// The namespaces of Services whose changes wait for a turn, and until when.
+    /// Namespaces of Services whose changes wait, and until when.
     late: BTreeMap<Arc<str>, Timestamp>,
     unacknowledged: u64,
 }
 
-/// A change of an address's owner.
 #[derive(Debug)]
 struct OwnerChange {
     owner: PodUid,
-    /// The namespace of the Services that show the new owner. They are published without the address while it is held
-    /// back.
+    /// The namespace of the Services that show the new owner, and lack the address while it is held back.
     keeper: Arc<str>,
     observed_at: Timestamp,
-    /// Whether there was no room for its fence.
+    /// Whether its fence had no room.
     left_out: bool,
 }
 
@@ -84,25 +76,25 @@ impl OwnerChange {
         }
     }
 
-    /// The fence for this change in the list, whichever replica added it.
+    /// The fence in the list, whichever replica added it.
     fn fence_in<'a>(&self, at: &RoutedAddress, list: &'a FenceList) -> Option<&'a AddressFence> {
         list.get(at).filter(|fence| *fence.owner == *self.owner)
     }
 
-    /// Whether the wait for the fence is over. A clock that goes back ends it, too.
+    /// A clock that goes back ends the wait, too.
     fn is_late(&self, now: Timestamp) -> bool {
         now < self.observed_at || now.since(self.observed_at) >= LONGEST
     }
 }
 
 impl FenceTracker {
-    /// Takes in the list of the ConfigMap, which tells who had addresses before this process started.
+    /// Replaces the ConfigMap's list, which has owners from before this process started.
     pub(crate) fn set_list(&mut self, list: FenceList, now: Timestamp) {
         let mut namespaces = BTreeSet::new();
         for fence in list.iter() {
             let at = fence.at();
             self.owners.remember(&at, fence.owner.as_str().into(), now);
-            // The address may have yet another owner by now: the fence was published all the same.
+            // The address may have yet another owner by now, but this fence takes a turn.
             let is_new = self.list.get(&at) != Some(fence);
             let change = self.changes.get(&at).filter(|_| is_new);
             namespaces.extend(change.map(|change| Arc::clone(&change.keeper)));
@@ -115,14 +107,14 @@ impl FenceTracker {
         self.changed = true;
     }
 
-    /// Takes in the endpoints of a Service's port. Returns whether an address changed its owner. If the same namespace
-    /// showed the former owner, the address is held back from now on.
+    /// Returns whether an address changed its owner. If the same namespace showed the former owner, the address is held
+    /// back.
     pub(crate) fn observe(&mut self, port: &RoutedPort, endpoints: &[Endpoint], now: Timestamp) -> bool {
         let new = self.owners.observe(port, endpoints, now);
         self.record(new, now)
     }
 
-    /// Says which ports of these Services are watched from now on, and forgets the endpoints of their others.
+    /// Watches only these ports of the Services.
     pub(crate) fn watch(
         &mut self,
         services: &BTreeSet<ObjectName>,
@@ -143,7 +135,7 @@ impl FenceTracker {
             same_keeper,
         } in new
         {
-            // Another namespace, which may say anything, must not keep a Service from its pods.
+            // Another namespace, which may claim anything, must not keep a Service from its pods.
             if same_keeper {
                 self.held.insert(at.clone());
                 self.newly_held.insert((Arc::clone(&keeper), at.address));
@@ -165,13 +157,11 @@ impl FenceTracker {
         changed
     }
 
-    /// Whether an address of a Service is held back.
     pub(crate) fn holds(&self, service: &ObjectName, address: SocketAddr) -> bool {
-        // This is called for every endpoint, and usually none is held back.
+        // Called for every endpoint, and usually none is held.
         !self.held.is_empty() && self.held_at(address).any(|change| *change.keeper == *service.namespace)
     }
 
-    /// The changes for which an address is held back, in all namespaces.
     fn held_at(&self, address: SocketAddr) -> impl Iterator<Item = &OwnerChange> {
         let first = RoutedAddress {
             address,
@@ -181,20 +171,18 @@ impl FenceTracker {
         held.filter_map(|at| self.changes.get(at))
     }
 
-    /// How many addresses are held back.
     pub(crate) fn held_back(&self) -> usize {
         let mut addresses: Vec<SocketAddr> = self.held.iter().map(|at| at.address).collect();
-        // They are in their order.
+        // They are sorted.
         addresses.dedup();
         addresses.len()
     }
 
-    /// Whether any address is held back.
     pub(crate) fn holds_any(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// The addresses that are held back, each with the namespace of the Services that are published without it.
+    /// The held addresses, each with the namespace of the Services that lack it.
     pub(crate) fn held_from(&self) -> BTreeSet<(Arc<str>, SocketAddr)> {
         let from = |(at, change): (&RoutedAddress, &OwnerChange)| (Arc::clone(&change.keeper), at.address);
         self.held().map(from).collect()
@@ -204,14 +192,13 @@ impl FenceTracker {
         self.held.iter().filter_map(|at| self.changes.get_key_value(at))
     }
 
-    /// The Services with addresses that are held back since the last call.
     pub(crate) fn newly_held(&mut self) -> BTreeSet<ObjectName> {
         let newly_held = std::mem::take(&mut self.newly_held);
         self.owners.services(&newly_held)
     }
 
-    /// Releases the addresses whose fence has begun and is on all Envoys, and those that have waited for too long.
-    /// Returns the Services whose endpoints must be published again.
+    /// Releases the addresses whose fence has begun on all Envoys, or which have waited for too long. Returns the
+    /// Services to publish again.
     pub(crate) fn release(&mut self, published: Option<PublishedFences<'_>>, now: Timestamp) -> BTreeSet<ObjectName> {
         let everywhere = published.filter(|published| published.everywhere && !self.held.is_empty());
         let begins = everywhere.map(PublishedFences::begins).unwrap_or_default();
@@ -238,18 +225,17 @@ impl FenceTracker {
         self.owners.services(&released.collect())
     }
 
-    /// Whether `desired_list` may have another answer than before, but for fences that have expired.
+    /// Whether `desired_list` may have changed, apart from expired fences.
     pub(crate) fn is_due(&self, now: Timestamp) -> bool {
         self.changed || self.late.values().any(|turn| *turn <= now)
     }
 
-    /// The namespaces of Services whose changes wait for a turn, and until when.
     pub(crate) fn late(&self) -> &BTreeMap<Arc<str>, Timestamp> {
         &self.late
     }
 
-    /// The list that the leader should write, and how many fences it had to leave out. `None`: the list need not
-    /// change. Changes of namespaces that have no turn wait for it.
+    /// The list for the leader to write, and how many fences it leaves out. `None`: no change. Namespaces without a
+    /// turn wait.
     pub(crate) fn desired_list(&mut self, life: Duration, now: Timestamp) -> Option<(FenceList, usize)> {
         self.changed = false;
         self.late.clear();
@@ -272,7 +258,7 @@ impl FenceTracker {
         wanted
     }
 
-    /// Notes for which of these fences there was no room in a list, or in the present one.
+    /// Marks the changes of these fences that are in no list.
     fn leave_out(&mut self, new: &[AddressFence], list: Option<&FenceList>) {
         let list = list.unwrap_or(&self.list);
         let mut is_any_left_out = false;
@@ -289,8 +275,7 @@ impl FenceTracker {
         }
     }
 
-    /// Forgets owners whose tokens have all expired, and changes that no token is about any more: they may never have
-    /// been written.
+    /// Forgets owners and changes whose tokens have all expired.
     pub(crate) fn forget(&mut self, life: Duration, now: Timestamp) {
         self.owners.forget(life, now);
         self.pace.forget(now);
@@ -299,18 +284,16 @@ impl FenceTracker {
             .retain(|at, change| held.contains(at) || !change.fence(at).is_over(life, now));
     }
 
-    /// The list of the ConfigMap.
     pub(crate) fn list(&self) -> &FenceList {
         &self.list
     }
 
-    /// How many addresses were released before every Envoy had their fence.
+    /// Addresses that were released before every Envoy had their fence.
     pub(crate) fn unacknowledged(&self) -> u64 {
         self.unacknowledged
     }
 
-    /// Forgets changes whose fence is in the list or has no room there, or whose address is forgotten, once the address
-    /// is released.
+    /// Forgets released changes whose fence is written or has no room, or whose address is forgotten.
     fn settle(&mut self) {
         let (held, list, owners) = (&self.held, &self.list, &self.owners);
         self.changes.retain(|at, change| {

@@ -1,5 +1,3 @@
-//! The list of fences.
-
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,20 +11,19 @@ use limpet_core::config::schema::FenceConfig;
 use limpet_core::time::Timestamp;
 use limpet_model::beyond_share;
 
-/// The maximum number of fences. A ConfigMap has room for more (1 MiB). If there are more, each namespace has a fair
-/// share of it.
+/// The most fences. A ConfigMap has room for more (1 MiB). Each namespace has a fair share.
 const MOST: usize = 5000;
 
 /// Keeps the sessions of an address's former owners from its new owner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct AddressFence {
-    /// The namespace of the fenced routes.
+    /// Of the fenced routes.
     pub(crate) namespace: String,
     pub(crate) address: SocketAddr,
-    /// In Unix seconds. Sessions that began before this time are not the new owner's.
+    /// Unix seconds. Earlier sessions are not the new owner's.
     pub(crate) not_before: u64,
-    /// The uid of the new owner.
+    /// The new owner's uid.
     pub(crate) owner: String,
 }
 
@@ -38,12 +35,10 @@ impl AddressFence {
         }
     }
 
-    /// Whether every token that it is about has expired.
     pub(super) fn is_over(&self, life: Duration, now: Timestamp) -> bool {
         Timestamp::from_unix_seconds(self.not_before).after(life) <= now
     }
 
-    /// As the filter has it.
     pub(super) fn config(&self) -> FenceConfig {
         FenceConfig {
             address: self.address.to_string(),
@@ -57,7 +52,6 @@ impl AddressFence {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FenceList(BTreeMap<RoutedAddress, AddressFence>);
 
-/// The field of the ConfigMap.
 const FIELD: &str = "fences.json";
 
 impl ConfigMapContent for FenceList {
@@ -82,23 +76,19 @@ impl ConfigMapContent for FenceList {
 }
 
 impl FenceList {
-    /// Reads what [`FenceList::text`] writes.
-    ///
-    /// # Errors
-    /// If it is invalid, what was expected at which of its fields.
+    /// Fails with the invalid field and the expectation.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         let fences: Vec<AddressFence> = config::read(text.as_bytes(), "the list").map_err(|error| error.to_string())?;
         Ok(fences.into_iter().collect())
     }
 
-    /// The list as sorted JSON, one fence per line.
+    /// Sorted JSON, one fence per line.
     pub(super) fn text(&self) -> String {
         let line = |fence: &AddressFence| serde_json::to_string(fence).unwrap_or_default();
         let lines: Vec<String> = self.0.values().map(line).collect();
         format!("[{}]", lines.join(",\n"))
     }
 
-    /// The fences for the filter's configuration.
     pub(crate) fn config(&self) -> Vec<FenceConfig> {
         self.0.values().map(AddressFence::config).collect()
     }
@@ -115,12 +105,12 @@ impl FenceList {
         self.0.len()
     }
 
-    /// The list with new fences and without expired ones, and how many had to go because there are too many: the oldest
-    /// of each namespace that has more than its share. `None`: the list need not be written.
+    /// The list with new fences and without expired ones, and how many were dropped for lack of room: the oldest of
+    /// each namespace above its share. `None`: unchanged.
     pub(crate) fn with(&self, new: &[AddressFence], life: Duration, now: Timestamp) -> Option<(Self, usize)> {
         let is_over = |fence: &AddressFence| fence.is_over(life, now);
         let over = self.iter().filter(|fence| is_over(fence)).count();
-        // After each write of the list, every Envoy sets up the filter again. So expired fences go together.
+        // Each write makes every Envoy set up the filter again, so expired fences go together.
         if new.is_empty() && (over == 0 || over < self.len() / 4) {
             return None;
         }
@@ -130,11 +120,10 @@ impl FenceList {
         for at in &excess {
             all.0.remove(at);
         }
-        // What there is no room for is left out of every list, so a list without it need not be written again.
+        // A list that lacks only dropped fences need not be written.
         (all != *self).then_some((all, excess.len()))
     }
 
-    /// What there is no room for.
     fn excess(&self) -> Vec<RoutedAddress> {
         let mut by_namespace: BTreeMap<&str, Vec<(u64, &RoutedAddress)>> = BTreeMap::new();
         for (at, fence) in &self.0 {
@@ -146,7 +135,7 @@ impl FenceList {
     }
 }
 
-/// Of several fences for one address, the latest counts.
+/// The latest fence for an address counts.
 impl FromIterator<AddressFence> for FenceList {
     fn from_iter<I: IntoIterator<Item = AddressFence>>(fences: I) -> Self {
         let mut all = BTreeMap::new();

@@ -1,9 +1,8 @@
 //! The owners of addresses, as the routes of each namespace see them.
 //!
-//! A token is of a rule, so it reaches what the rule's route leads to, and nothing else. Whether an address has another
-//! owner is therefore asked for each namespace of routes on its own, and only of the namespaces whose Services its
-//! routes lead to. Among these, a namespace that shows an address keeps it: what another namespace says of it does not
-//! count meanwhile, because an author of EndpointSlices can write any address and any owner into them.
+//! A token reaches only what its rule's route leads to. So owners are compared for each namespace of routes, among the
+//! namespaces of its Services. The first of these that shows an address keeps it: the others' owners do not count
+//! meanwhile, because an author of EndpointSlices can write any address and any owner into them.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -16,79 +15,70 @@ use limpet_core::time::Timestamp;
 use limpet_model::endpoints::Endpoint;
 use limpet_model::{beyond_share, fair_share};
 
-/// How many addresses are remembered at most that no Service shows any more, and a quarter of it besides. If there are
-/// more, each namespace has a fair share of it.
+/// The most addresses that no Service shows any more, plus a quarter. Each namespace has a fair share.
 const MOST_LEFT: usize = 50_000;
 
-/// The uid of a pod. A pod whose containers restart keeps it.
+/// A pod whose containers restart keeps it.
 pub(super) type PodUid = Arc<str>;
 
-/// An address with its port, for the routes of a namespace. The port is part of it: pods in the network of their node
-/// share the IP address.
+/// An address for the routes of a namespace. Includes the port, because pods in their node's network share the IP
+/// address.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RoutedAddress {
     pub(crate) address: SocketAddr,
-    /// The namespace of the routes.
+    /// Of the routes.
     pub(crate) namespace: Arc<str>,
 }
 
-/// A Service's port that the routes of a namespace lead to.
+/// A Service's port for the routes of a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RoutedPort {
     pub(crate) service: ObjectName,
-    /// The name of the port.
     pub(crate) port: String,
-    /// The namespace of the routes.
+    /// Of the routes.
     pub(crate) namespace: Arc<str>,
 }
 
-/// An address that has another owner than before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ChangedAddress {
     pub(super) at: RoutedAddress,
     pub(super) owner: PodUid,
     /// The namespace of the Services that show the new owner.
     pub(super) keeper: Arc<str>,
-    /// Whether the same namespace showed the former owner.
     pub(super) same_keeper: bool,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct PodOwners {
-    /// The owners by the ports that have them as endpoints.
     by_port: BTreeMap<RoutedPort, BTreeMap<SocketAddr, PodUid>>,
     addresses: HashMap<RoutedAddress, AddressOwners>,
-    /// How many of the addresses no Service shows.
     unshown: usize,
 }
 
-/// Addresses that no Service shows, and since when, by the namespace that showed them last.
+/// Since when no Service shows each, by the namespace that showed it last.
 type ByKeeper<'a> = BTreeMap<Option<&'a str>, Vec<(Timestamp, &'a RoutedAddress)>>;
 
-/// The owners of an address. An address that is not shown keeps its last ones.
+/// An address that is not shown keeps its last owners.
 #[derive(Debug)]
 struct AddressOwners {
     shown: Vec<ShownOwner>,
-    /// The namespace whose Services say who the owner is. `None`: a former process knew.
+    /// The namespace whose Services decide. `None`: a former process knew.
     keeper: Option<Arc<str>>,
-    /// Sorted. There may be several while EndpointSlices are updated one by one.
+    /// Sorted. Several while EndpointSlices are updated one by one.
     owners: Vec<PodUid>,
-    /// Since when it is not shown.
     unshown_since: Option<Timestamp>,
 }
 
-/// An owner that the Services of a namespace show.
 #[derive(Debug)]
 struct ShownOwner {
     keeper: Arc<str>,
     owner: PodUid,
-    /// The number of ports that have it as an endpoint.
+    /// How many ports have it as an endpoint.
     ports: usize,
 }
 
 impl PodOwners {
-    /// Takes in the endpoints of a port. Returns the addresses with a new owner. Endpoints without an owner are
-    /// ignored.
+    /// Returns the addresses with a new owner. Endpoints without an owner are ignored.
     pub(super) fn observe(&mut self, port: &RoutedPort, endpoints: &[Endpoint], now: Timestamp) -> Vec<ChangedAddress> {
         let now_seen: BTreeMap<SocketAddr, PodUid> = endpoints
             .iter()
@@ -128,8 +118,8 @@ impl PodOwners {
         new
     }
 
-    /// Forgets the endpoints of ports of these Services that are not watched any more. Returns the addresses that
-    /// another namespace keeps now, with another owner.
+    /// Forgets endpoints of these Services' unwatched ports. Returns the addresses that another namespace keeps now,
+    /// with another owner.
     pub(super) fn retain(
         &mut self,
         services: &BTreeSet<ObjectName>,
@@ -150,7 +140,6 @@ impl PodOwners {
         unwatched.iter().flat_map(|port| self.observe(port, &[], now)).collect()
     }
 
-    /// Sets the last owner of an address, unless a newer one is known.
     pub(super) fn remember(&mut self, at: &RoutedAddress, owner: PodUid, now: Timestamp) {
         if let Entry::Vacant(vacant) = self.addresses.entry(at.clone()) {
             vacant.insert(AddressOwners {
@@ -162,7 +151,7 @@ impl PodOwners {
         }
     }
 
-    /// Forgets addresses that were not shown for the time `life`: no session of theirs is alive.
+    /// Forgets addresses that were not shown for `life`: their sessions are over.
     pub(super) fn forget(&mut self, life: Duration, now: Timestamp) {
         let is_alive = |owned: &AddressOwners| owned.unshown_since.is_none_or(|left| now.since(left) < life);
         self.addresses.retain(|_, owned| {
@@ -177,7 +166,7 @@ impl PodOwners {
             .count();
     }
 
-    /// The Services with an endpoint at one of these addresses, each in the namespace beside it.
+    /// The Services with an endpoint at one of these addresses, in its namespace.
     pub(super) fn services(&self, addresses: &BTreeSet<(Arc<str>, SocketAddr)>) -> BTreeSet<ObjectName> {
         let mut by_keeper: BTreeMap<&str, BTreeSet<SocketAddr>> = BTreeMap::new();
         for (keeper, address) in addresses {
@@ -195,7 +184,7 @@ impl PodOwners {
             let with_any = ports.filter(|(_, seen)| {
                 #[cfg(test)]
                 crate::cluster::looked::at_one();
-                // The fewer are looked for among the others.
+                // Searches for the fewer among the others.
                 if seen.len() < addresses.len() {
                     seen.keys().any(|address| addresses.contains(address))
                 } else {
@@ -207,10 +196,10 @@ impl PodOwners {
         services
     }
 
-    /// Forgets addresses that no Service shows, if there are too many: the oldest of each namespace of routes that has
-    /// more than its share, and among these, of each namespace of Services. Returns whether any was forgotten.
+    /// Forgets surplus addresses that no Service shows: the oldest of each namespace of routes above its share, and
+    /// among these, of each namespace of Services. Returns whether any was.
     pub(super) fn make_room(&mut self) -> bool {
-        // To look for the oldest costs as much as there are addresses.
+        // With slack, because a search for the oldest visits all addresses.
         if self.unshown <= MOST_LEFT + MOST_LEFT / 4 {
             return false;
         }
@@ -232,7 +221,6 @@ impl PodOwners {
         true
     }
 
-    /// Whether anything is known of an address.
     pub(super) fn knows(&self, at: &RoutedAddress) -> bool {
         self.addresses.contains_key(at)
     }
@@ -277,7 +265,7 @@ impl AddressOwners {
         self.shown.retain(|shown| shown.ports > 0);
     }
 
-    /// Finds out which pods have the address now, and whether one is new.
+    /// Returns the address if it has a new owner.
     fn settle(&mut self, at: RoutedAddress, now: Timestamp) -> Option<ChangedAddress> {
         let Some(keeper) = self.keeper_now(&at.namespace) else {
             self.unshown_since.get_or_insert(now);
@@ -301,7 +289,7 @@ impl AddressOwners {
         })
     }
 
-    /// The namespace of the routes themselves if it shows the address, else the one that does and did so far.
+    /// The namespace of the routes if it shows the address, else the present keeper.
     fn keeper_now(&self, routes: &Arc<str>) -> Option<Arc<str>> {
         let shows = |keeper: &Arc<str>| self.shown.iter().any(|shown| shown.keeper == *keeper);
         let first = self.shown.first().map(|shown| Arc::clone(&shown.keeper));

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use limpet_core::time::Timestamp;
 
-/// How many turns a namespace has at once.
+/// Turns of a namespace at once.
 const MOST: u32 = 10;
-/// How long it takes until a namespace has another one.
+/// The time in which a turn comes back.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// The namespaces that have taken a turn lately, and when each of them has all of its turns again.
+/// When each namespace has all of its turns again.
 #[derive(Debug, Default)]
 pub(super) struct NamespacePace(BTreeMap<Arc<str>, Timestamp>);
 
@@ -24,13 +24,11 @@ impl NamespacePace {
         now.after(missing.saturating_sub(PERIOD * (MOST - 1)))
     }
 
-    /// Takes a turn of a namespace.
     pub(super) fn record_turn(&mut self, namespace: Arc<str>, now: Timestamp) {
         let full = self.0.entry(namespace).or_insert(now);
         *full = (*full).max(now).after(PERIOD).min(now.after(PERIOD * MOST));
     }
 
-    /// Forgets the namespaces that have all of their turns.
     pub(super) fn forget(&mut self, now: Timestamp) {
         self.0.retain(|_, full| *full > now);
     }

@@ -1,4 +1,4 @@
-//! A ConfigMap with the list, Envoys that acknowledge it, and pods whose addresses are used again.
+//! A ConfigMap, Envoys that acknowledge it, and pods whose addresses are used again.
 
 mod properties;
 
@@ -18,7 +18,7 @@ const LIFE: Duration = Duration::from_secs(3600);
 const A: &str = "10.0.0.1:8080";
 const B: &str = "10.0.0.2:8080";
 
-/// A time, in milliseconds after a whole second.
+/// Milliseconds after a whole second.
 fn at(millis: u64) -> Timestamp {
     Timestamp::from_unix_millis(1_700_000_000_000 + millis)
 }
@@ -41,7 +41,6 @@ fn service(name: &str) -> ObjectName {
     ObjectName::new("web", name)
 }
 
-/// A Service's port that the routes of a namespace lead to.
 fn port(routes: &str, service: ObjectName) -> RoutedPort {
     RoutedPort {
         service,
@@ -55,7 +54,7 @@ fn observe(fences: &mut FenceTracker, name: &str, owners: &[(&str, &str)], milli
     fences.observe(&port("web", service(name)), &endpoints(owners), at(millis))
 }
 
-/// As `observe`, for the routes of any namespace and a Service of any other.
+/// For the routes of any namespace and a Service of any other.
 fn observe_from(fences: &mut FenceTracker, routes: &str, of: &str, owners: &[(&str, &str)], millis: u64) -> bool {
     fences.observe(
         &port(routes, ObjectName::new(of, "shop")),
@@ -64,7 +63,6 @@ fn observe_from(fences: &mut FenceTracker, routes: &str, of: &str, owners: &[(&s
     )
 }
 
-/// Whether the Service of a namespace is published without the address.
 fn is_held(fences: &FenceTracker, of: &str, text: &str) -> bool {
     fences.holds(&ObjectName::new(of, "shop"), address(text))
 }
@@ -73,7 +71,6 @@ fn held(fences: &FenceTracker, text: &str) -> bool {
     is_held(fences, "web", text)
 }
 
-/// The leader writes the wanted list, and it is published.
 fn keep(fences: &mut FenceTracker, millis: u64) -> FenceList {
     let (list, dropped) = fences.desired_list(LIFE, at(millis)).unwrap();
     assert_eq!(dropped, 0);
@@ -81,7 +78,6 @@ fn keep(fences: &mut FenceTracker, millis: u64) -> FenceList {
     list
 }
 
-/// Whether the endpoints of any Service are published again.
 fn release(fences: &mut FenceTracker, everywhere: bool, millis: u64) -> bool {
     let config = fences.list().config();
     let fences_of = PublishedFences {
@@ -253,14 +249,13 @@ fn a_namespace_with_many_fences_evicts_its_own() {
     assert!(victims.iter().all(|fence| list.get(&fence.at()).is_some()));
     assert!(list.get(&many[1099].at()).is_none() && list.get(&many[1100].at()).is_some());
 
-    // Two of them share what is left.
     let more: Vec<AddressFence> = (0..6000).map(|n| fence("more", n, 9)).collect();
     let (list, _) = list.with(&more, LIFE, at(0)).unwrap();
     let count = |namespace: &str| list.iter().filter(|fence| fence.namespace == namespace).count();
     assert_eq!(["victim", "many", "more"].map(count), [100, 2450, 2450]);
 }
 
-/// Who may write EndpointSlices may change more addresses than there is room for.
+/// An author of EndpointSlices may change more addresses than there is room for.
 #[test]
 fn a_change_without_room_is_forgotten_with_its_release() {
     let mut fences = FenceTracker::default();
@@ -293,7 +288,6 @@ fn a_change_that_could_not_be_written_is_forgotten_with_its_tokens() {
     assert!(fences.desired_list(LIFE, at(over)).is_none(), "no session is so old");
 }
 
-/// Lets the leader write what it should, if anything.
 fn publish(fences: &mut FenceTracker, millis: u64) -> bool {
     let list = fences.desired_list(LIFE, at(millis));
     let is_any = list.is_some();
@@ -433,7 +427,7 @@ fn a_list_that_cannot_be_read_is_told_by_its_field() {
     assert!(FenceList::read("[]x").is_err());
 }
 
-/// Who may write EndpointSlices in one namespace names the address of a pod of another, again and again.
+/// An author of EndpointSlices names the address of another namespace's pod, again and again.
 #[test]
 fn an_invented_owner_harms_no_other_namespace() {
     let mut fences = FenceTracker::default();
@@ -447,13 +441,12 @@ fn an_invented_owner_harms_no_other_namespace() {
     }
     let list = keep(&mut fences, 20);
     assert!(list.iter().all(|fence| fence.namespace == "other"), "{list:?}");
-    // The victim's own changes are fenced as ever.
     assert!(observe_from(&mut fences, "victim", "victim", &[(A, "heir")], 30));
     assert!(is_held(&fences, "victim", A));
     assert_eq!(keep(&mut fences, 30).len(), 2);
 }
 
-/// Routes lead to Services of two namespaces, so one token may reach both.
+/// One token may reach both namespaces.
 #[test]
 fn an_address_that_moves_between_reached_namespaces_is_fenced() {
     let mut fences = FenceTracker::default();
@@ -476,7 +469,7 @@ fn an_address_that_moves_between_reached_namespaces_is_fenced() {
         "the first namespace could keep the second from its pods"
     );
 
-    // Routes that lead to one of them have no token of the other.
+    // Routes of one namespace have no token of the other.
     let mut fences = FenceTracker::default();
     observe_from(&mut fences, "one", "first", &[(A, "a")], 0);
     observe_from(&mut fences, "one", "first", &[], 0);
@@ -496,7 +489,7 @@ fn what_the_routes_own_namespace_shows_counts_first() {
                 .is_none_or(|(list, _)| list.iter().all(|fence| fence.address == address(B)))
         );
     }
-    // The pod comes after somebody has named its address. It does not wait.
+    // The pod does not wait, although another namespace named its address before.
     observe_from(&mut fences, "victim", "victim", &[(A, "a"), (B, "b")], 10);
     assert!(!is_held(&fences, "victim", A) && !is_held(&fences, "victim", B));
 }
@@ -510,7 +503,6 @@ fn a_clock_that_goes_back_holds_no_address_back() {
     assert!(!held(&fences, A));
 }
 
-/// The addresses of a pod that goes after another, each with this owner.
 fn many(first: u32, owner: &str) -> Vec<Endpoint> {
     let endpoint = |n: u32| Endpoint {
         address: SocketAddr::new(std::net::Ipv4Addr::from(n).into(), 80),
@@ -521,7 +513,7 @@ fn many(first: u32, owner: &str) -> Vec<Endpoint> {
     (first..first + 1000).map(endpoint).collect()
 }
 
-/// Shows 64,000 addresses, 1,000 at a time.
+/// 1,000 at a time.
 fn show_many(fences: &mut FenceTracker, port: &RoutedPort) {
     for turn in 0..64_u32 {
         fences.observe(port, &many(turn * 1000, "a"), at(u64::from(turn)));

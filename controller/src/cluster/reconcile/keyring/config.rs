@@ -4,22 +4,21 @@ use serde::Deserialize;
 
 use limpet_core::time::GatewayDuration;
 
-/// The keyring and its rotation. Durations as the Gateway API writes them (GEP-2257).
+/// The keyring and its rotation. Durations are GEP-2257's.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct KeyringConfig {
-    /// The Secret with the keyring, in the controller's own namespace.
+    /// In the controller's own namespace.
     pub(crate) secret: String,
-    /// The Secret there with the key-encryption keys, which Envoy's Deployment mounts as its environment.
+    /// In the same namespace. Envoy's Deployment mounts it as its environment.
     pub(crate) key_encryption_key_secret: String,
     /// The age at which a signing key is replaced; `0s`: only when the annotation asks for it.
     pub(crate) rotate_every: GatewayDuration,
-    /// The minimum time of a phase of a rotation. It must be longer than an Envoy that lost its connection takes to
-    /// reconnect.
+    /// A rotation's minimum phase: longer than a disconnected Envoy takes to reconnect.
     pub(crate) phase_time: GatewayDuration,
-    /// A keyring file instead of both Secrets. Limpet does not rotate it.
+    /// A keyring file in place of both Secrets, not rotated.
     pub(crate) file: Option<String>,
-    /// The key that the keyring of the file is sealed under.
+    /// The key that seals the keyring of the file.
     pub(crate) key_encryption_key: KeyEncryptionKeyVariable,
 }
 
@@ -27,7 +26,7 @@ pub(crate) struct KeyringConfig {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct KeyEncryptionKeyVariable {
     pub(crate) id: u8,
-    /// The environment variable of the controller that holds the key.
+    /// The controller's environment variable with the key.
     pub(crate) env: String,
 }
 

@@ -18,17 +18,15 @@ use limpet_core::keyring::{KeyId, Secret, wrapped};
 use limpet_core::time::Timestamp;
 use limpet_model::{MANAGED_BY, MANAGER};
 
-/// The fields with key-encryption keys are named with this prefix and an id, as are the variables of Envoy's
-/// environment.
+/// The prefix of fields with key-encryption keys, before an id, as in Envoy's environment.
 const KEY_ENCRYPTION_KEY: &str = "LIMPET_KEK_";
-/// The annotation that revokes the keys with these ids. It stays until every Envoy has the keyring without them.
+/// The annotation with ids of keys to revoke. It stays until every Envoy has the keyring without them.
 pub(super) const REVOKE: &str = "limpet.dev/revoke";
 /// The value of `limpet.dev/revoke` that was done last.
 pub(super) const REVOKED: &str = "limpet.dev/revoked";
-/// All annotations of ours that are read on the Secret with the keyring.
 pub(super) const ANNOTATIONS: [&str; 4] = [REVOKE, REVOKED, ROTATE, ROTATED];
 
-/// What is wrong with a Secret: the field and what was expected. The value is not repeated.
+/// Names the field and the expectation, never the value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BrokenKeyring(String);
 
@@ -38,11 +36,10 @@ impl fmt::Display for BrokenKeyring {
     }
 }
 
-/// A keyring, and what is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct KeyringContent {
     pub(super) document: KeyringDocument,
-    /// The value of `limpet.dev/rotate` if it asks for another key.
+    /// The value of `limpet.dev/rotate`, unless it was heeded.
     pub(super) rotation_request: Option<String>,
     pub(super) revocation: Option<Revocation>,
 }
@@ -57,29 +54,19 @@ impl KeyringContent {
     }
 }
 
-/// What `limpet.dev/revoke` asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Revocation {
-    /// Keys of the keyring, some of which are not revoked yet.
+    /// Keys of which some are not revoked yet.
     Due(BTreeSet<u8>),
-    /// The keys are revoked. Envoys may not know yet.
+    /// Revoked keys of which Envoys may not know yet.
     Done(BTreeSet<u8>),
-    /// The value cannot be followed.
     Invalid(BrokenKeyring),
 }
 
-/// Reads the keyring of the Secret.
-///
-/// # Errors
-/// If the Secret holds no valid keyring.
 pub(crate) fn document(secret: &SecretObject) -> Result<KeyringDocument, BrokenKeyring> {
     ring(secret).map(|ring| ring.document)
 }
 
-/// Reads the Secret with the keyring.
-///
-/// # Errors
-/// If the Secret holds no valid keyring.
 pub(super) fn ring(secret: &SecretObject) -> Result<KeyringContent, BrokenKeyring> {
     let field = format!("data[{KEYRING}]");
     let data = secret.data.as_ref().and_then(|data| data.get(KEYRING));
@@ -119,7 +106,7 @@ fn revocation(text: &str, document: &KeyringDocument) -> Revocation {
     }
 }
 
-/// The Secret once every Envoy has its keyring: `limpet.dev/revoke` has become `limpet.dev/revoked`.
+/// Renames `limpet.dev/revoke` to `limpet.dev/revoked`.
 pub(super) fn with_revocation_done(secret: &SecretObject) -> ZeroizingSecret {
     let mut changed = secret.clone();
     let annotations = changed.metadata.annotations.get_or_insert_default();
@@ -129,8 +116,7 @@ pub(super) fn with_revocation_done(secret: &SecretObject) -> ZeroizingSecret {
     ZeroizingSecret::new(changed)
 }
 
-/// The Secret with another keyring and everything else unchanged. `heeded` is the value of `limpet.dev/rotate` that
-/// this answers.
+/// The Secret with only the keyring changed. `heeded`: the value of `limpet.dev/rotate` that this answers.
 pub(super) fn with_ring(secret: &SecretObject, document: &KeyringDocument, heeded: Option<&str>) -> ZeroizingSecret {
     let mut changed = secret.clone();
     let data = changed.data.get_or_insert_default();
@@ -141,7 +127,6 @@ pub(super) fn with_ring(secret: &SecretObject, document: &KeyringDocument, heede
     ZeroizingSecret::new(changed)
 }
 
-/// A new Secret with a keyring.
 pub(super) fn new_ring(name: &str, document: &KeyringDocument) -> ZeroizingSecret {
     with_ring(&named(name), document, None)
 }
@@ -170,7 +155,7 @@ fn named(name: &str) -> SecretObject {
     }
 }
 
-/// Key-encryption keys by their ids; at least one.
+/// By their ids; at least one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct KeyEncryptionKeys(BTreeMap<u8, Secret>);
 
@@ -179,10 +164,7 @@ impl KeyEncryptionKeys {
         Self(BTreeMap::from([(id, secret)]))
     }
 
-    /// Reads the Secret.
-    ///
-    /// # Errors
-    /// If it holds no key-encryption key, or an invalid one.
+    /// Fails without a key-encryption key, or with an invalid one.
     pub(super) fn read(secret: &SecretObject) -> Result<Self, BrokenKeyring> {
         let mut keys = BTreeMap::new();
         for (name, ByteString(value)) in secret.data.iter().flatten() {
@@ -193,7 +175,7 @@ impl KeyEncryptionKeys {
             let id: u8 = id
                 .parse()
                 .ok()
-                // `07` would name another variable than the one in Envoy's configuration.
+                // `07` would be another variable than in Envoy's configuration.
                 .filter(|number: &u8| number.to_string() == id)
                 .ok_or_else(|| broken("a name that ends with a number up to 255"))?;
             let key = std::str::from_utf8(value).ok().and_then(Secret::from_base64);
@@ -208,7 +190,6 @@ impl KeyEncryptionKeys {
         Ok(Self(keys))
     }
 
-    /// A new Secret with these keys.
     pub(super) fn object(&self, name: &str) -> ZeroizingSecret {
         let field = |(id, secret): (&u8, &Secret)| {
             let text = secret.to_base64();
@@ -222,11 +203,8 @@ impl KeyEncryptionKeys {
 
     /// The keyring for the filter's configuration, sealed under the key with the lowest id; equal in every replica.
     ///
-    /// The lowest, so that a new key can reach all Envoys before it is used, which is when the old one is removed. Only
-    /// this key is named, so that a new one does not change what Envoys have.
-    ///
-    /// # Errors
-    /// If the document is no valid keyring.
+    /// The lowest, so that a new key can reach all Envoys before it is used, once the old one is removed. Only this key
+    /// is named, so that a new one does not change what Envoys have.
     pub(super) fn wrap(&self, document: &KeyringDocument) -> Result<WrappedKeysConfig, BrokenKeyring> {
         let none = || BrokenKeyring("data: expected a key-encryption key".to_owned());
         let (id, secret) = self.0.first_key_value().ok_or_else(none)?;

@@ -1,5 +1,4 @@
-//! The keyring from a file (`docs/reference/keyring.md`) instead of a Secret. It is not rotated here, but read again
-//! when it changes.
+//! The keyring from a file (`docs/reference/keyring.md`), read again when it changes, and not rotated.
 
 use std::time::Duration;
 
@@ -13,13 +12,9 @@ use limpet_core::config::KeyringDocument;
 use limpet_core::config::schema::{KeyEncryptionKeyConfig, WrappedKeysConfig};
 use limpet_core::keyring::{KeyId, wrapped};
 
-/// How often the file is read.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Reads the file. `envoy_env` is the variable of Envoy's environment with the key-encryption key.
-///
-/// # Errors
-/// If the file or the key-encryption key cannot be read. The message repeats no secret.
+/// Reads the file. `envoy_env`: Envoy's variable with the key-encryption key. Errors repeat no secret.
 pub(crate) fn read(file: &str, key: &KeyEncryptionKeyVariable, envoy_env: &str) -> Result<PublishedKeys, String> {
     let text = std::fs::read(file).map_err(|error| format!("{file}: cannot be read: {error}"))?;
     let document = KeyringDocument::parse(&Zeroizing::new(text)).map_err(|error| format!("{file}: {error}"))?;
@@ -40,7 +35,7 @@ pub(crate) fn read(file: &str, key: &KeyEncryptionKeyVariable, envoy_env: &str) 
     })
 }
 
-/// Reads the file again and again, and sends changes. A file that cannot be read changes nothing.
+/// Sends the file's changes. A file that cannot be read changes nothing.
 pub(crate) async fn follow(
     file: String,
     key: KeyEncryptionKeyVariable,

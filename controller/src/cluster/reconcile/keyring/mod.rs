@@ -1,15 +1,14 @@
-//! The keyring of a cluster: a Secret that the leader creates and rotates, and that every replica reads and seals for
-//! Envoys.
+//! The keyring of a cluster: a Secret that the leader creates and rotates, and that every replica seals for Envoys. See
+//! `design/rotation.md`.
 //!
-//! - `content`: the content of the Secrets. Pure.
-//! - `schedule`: when the next phase of a rotation begins. Pure.
-//! - `state`: what is known of both Secrets, which keyring is served, and what the leader writes next. Pure.
-//! - `revocation`: which Envoys know of a revoked key, in the log.
+//! - `content`: the Secrets' content. `schedule`: when phases of a rotation begin. `state`: both Secrets, the served
+//!   keyring, and the leader's next write. Pure.
+//! - `revocation`: logs which Envoys know of a revoked key.
 //! - `reconciler`: the task that reads and writes them.
 //! - `file`: a keyring file instead of Secrets.
 //!
-//! Everything that a rotation needs is in the Secret, and every phase is one write of it with its `resourceVersion`. So
-//! a new leader continues where the last one stopped: a step is done or not, and never twice.
+//! The Secret has the whole state of a rotation, and every phase is one write at its `resourceVersion`. So a new leader
+//! continues where the last one stopped: a step is done or not, and never twice.
 
 mod config;
 mod content;

@@ -1,4 +1,4 @@
-//! Reads both Secrets, tells which keyring to serve, and does the leader's writes.
+//! Reads both Secrets, publishes the keyring, and does the leader's writes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,19 +31,18 @@ use limpet_core::time::Timestamp;
 use limpet_outputs::FilterKeys;
 
 const SECRET: &str = "Secret";
-/// The label of the keys that replicas know each other by.
+/// The label of keys for seals between replicas.
 const SEALS: &[u8] = b"limpet replicas v1";
-/// A wait of the keyring for so many times the minimum duration of a phase is reported.
+/// A wait for so many minimum phases is reported.
 const LATE: u32 = 10;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PublishedKeys {
-    /// The last valid keyring, for the filter's configuration.
+    /// The last valid keyring.
     pub(crate) config: Option<WrappedKeysConfig>,
-    /// Why there is no keyring.
     pub(crate) missing: Option<String>,
     pub(crate) figures: KeyringFigures,
-    /// By which replicas know each other. They all read the keyring.
+    /// For seals between replicas, which all read the keyring.
     pub(crate) seals: Option<Arc<Seals>>,
 }
 
@@ -51,40 +50,37 @@ pub(crate) struct PublishedKeys {
 pub(crate) struct KeyringFigures {
     /// When the signing key was made, in Unix seconds; `None`: unknown.
     pub(crate) created: Option<u64>,
-    /// The phase of the rotation, 1 to 3; 0: no rotation is in progress.
+    /// The rotation's phase, 1 to 3; 0: none.
     pub(crate) phase: u8,
-    /// How many keys have each state.
+    /// The number of keys by state.
     pub(crate) keys: BTreeMap<&'static str, usize>,
-    /// Whether a rotation or a revocation has waited for long.
+    /// Whether a rotation or a revocation waits for too long.
     pub(crate) is_late: bool,
-    /// For how many Envoys of this replica, by Gateway.
+    /// By Gateway, the number of this replica's Envoys that it waits for.
     pub(crate) behind: BTreeMap<String, usize>,
 }
 
 pub(crate) struct KeyringReconciler {
     writer: SecretWriter,
     config: KeyringConfig,
-    /// The states of both Secrets, as they change.
     states: BoxStream<'static, (KeyringSecret, ObservedObject<SecretObject>)>,
     state: KeyringState,
     sender: watch::Sender<PublishedKeys>,
     diagnostics: Diagnostics,
-    /// The API server's messages for what it refuses.
     refused: BTreeMap<(KeyringSecret, DiagnosticReason), String>,
     published_filter: watch::Receiver<Option<PublishedFilter>>,
     delivery: Delivery,
     leads: watch::Receiver<bool>,
-    /// What replicas tell each other of their Envoys.
     replicas: ReplicaReports,
-    /// The proxy of this replica that has another keyring than the served one, if any.
+    /// A proxy of this replica with another keyring.
     behind: Option<String>,
-    /// What a rotation or a revocation waits for, and since when it waits; `None`: for nothing.
+    /// What a rotation or a revocation waits for, and since when.
     waits: Option<(String, Instant)>,
-    /// The replica that it waits for, as it was last logged.
+    /// The awaited replica, as last logged.
     logged: Option<String>,
-    /// The revocation that not all Envoys know of yet.
+    /// The revocation that not all Envoys know of.
     revoking: Option<RevocationProgress>,
-    /// The published text, and since when it is published.
+    /// Since when this text is published.
     published: Option<(String, Instant)>,
 }
 
@@ -108,7 +104,6 @@ impl Reconcile for KeyringReconciler {
         Ok(())
     }
 
-    /// Tells the others how far this replica's Envoys are, and does the leader's writes.
     async fn reconcile(&mut self) -> Option<Duration> {
         let mut served = self.rollout();
         let rest = self.report_delivery(served.as_ref());
@@ -235,7 +230,6 @@ impl KeyringReconciler {
         }
     }
 
-    /// Reports what a person must correct.
     fn report_diagnostics(&self) {
         let diagnostic = |which, reason, message| self.diagnostic(which, reason, message);
         let invalid = self.state.problems(time_format::now()).into_iter();
@@ -261,7 +255,6 @@ impl KeyringReconciler {
         matches!(self.sender.borrow().figures.phase, 1 | 2) || self.state.revoking().is_some()
     }
 
-    /// Logs which Envoys know of a revocation.
     fn log_revocation(&mut self) {
         let Some(ids) = self.state.revoking() else {
             self.revoking = None;
@@ -279,13 +272,13 @@ impl KeyringReconciler {
         }
     }
 
-    /// Tells the others how far this replica's Envoys are. Returns how long until that changes by itself.
+    /// Returns how long until the report changes by itself.
     fn report_delivery(&self, served: Option<&KeyringRollout>) -> Option<Duration> {
         let rest = served.map(|served| self.config.phase_time.get().saturating_sub(served.since));
         let text = self.published.as_ref().map(|(text, _)| text);
         let delivery = match (served, text) {
             (Some(served), Some(_)) if !served.everywhere => {
-                // Until then, they are on their way, and another one is the first each time.
+                // Before, another Envoy on its way is the first each time.
                 let behind = self.behind.as_ref().filter(|_| rest.is_some_and(|rest| rest.is_zero()));
                 let envoy = behind.map(|envoy| format!(": {envoy}")).unwrap_or_default();
                 KeyringDelivery::WaitsFor(format!("not all its Envoys have acknowledged the keyring{envoy}"))
@@ -300,7 +293,6 @@ impl KeyringReconciler {
         rest.filter(|rest| !rest.is_zero())
     }
 
-    /// Takes the Envoys of other replicas into account.
     fn wait_for_others(&mut self, served: Option<&mut KeyringRollout>) {
         let others = self.replicas.others();
         let text = self.published.as_ref().map(|(text, _)| text);
@@ -321,7 +313,6 @@ impl KeyringReconciler {
         self.wait_for(own.filter(|_| self.waits_for_envoys()).or(waits));
     }
 
-    /// Notes what a rotation or a revocation waits for.
     fn wait_for(&mut self, waits: Option<String>) {
         let since = self.waits.take().map_or_else(Instant::now, |(_, since)| since);
         self.waits = waits.map(|waits| (waits, since));
@@ -336,14 +327,13 @@ impl KeyringReconciler {
         });
     }
 
-    /// What is waited for, if that has taken too long.
     fn late(&self) -> Option<String> {
         let (waits, _) = self.waits.as_ref()?;
         let is_late = self.until_late().is_none();
         is_late.then(|| format!("a rotation or a revocation waits until every Envoy has the keyring: {waits}"))
     }
 
-    /// When it takes too long; `None`: it does by now, or nothing is waited for.
+    /// `None`: it is late, or nothing is awaited.
     fn until_late(&self) -> Option<Duration> {
         let (_, since) = self.waits.as_ref()?;
         let rest = self
@@ -355,7 +345,6 @@ impl KeyringReconciler {
         Some(rest).filter(|rest| !rest.is_zero())
     }
 
-    /// What Envoys have of the served keyring.
     fn rollout(&mut self) -> Option<KeyringRollout> {
         let published_filter = self.published_filter.borrow_and_update();
         let text = match published_filter
@@ -434,12 +423,11 @@ impl KeyringReconciler {
     }
 }
 
-/// Of a replica that has not published a keyring yet: the others wait for it.
+/// For a replica without a published keyring: the others wait for it.
 pub(crate) fn unpublished() -> KeyringDelivery {
     KeyringDelivery::WaitsFor("it has not published the keyring yet".to_owned())
 }
 
-/// The log message for a step.
 fn after_step(step: &RotationStep) -> String {
     match step {
         RotationStep::Introduce => "rotation, phase 1 of 3: a new key verifies".to_owned(),

@@ -1,4 +1,4 @@
-//! Tells which Envoys know of a revocation: in the log, each Envoy as it acknowledges the keyring.
+//! Logs the Envoys that know of a revocation, as each acknowledges the keyring.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -6,7 +6,6 @@ use std::time::Instant;
 use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
 use crate::tools::keys::ids;
 
-/// Revoked keys, and the Envoys of this replica that know.
 pub(super) struct RevocationProgress {
     ids: BTreeSet<u8>,
     since: Instant,
@@ -26,7 +25,7 @@ impl RevocationProgress {
         self.ids == *ids
     }
 
-    /// Logs the Envoys that have got what is published since the last call.
+    /// Logs Envoys that have `published` since the last call.
     pub(super) fn log_delivered(&mut self, delivery: &Delivery, published: &PublishedFilter) {
         let (keys, after) = (ids::keys(&self.ids), self.since.elapsed());
         for (gateway, envoy) in delivery.envoys_with(published) {
@@ -49,7 +48,6 @@ pub(super) fn keys_are(ids: &BTreeSet<u8>) -> String {
     format!("{} {are}", ids::keys(ids))
 }
 
-/// `key 3 is revoked`, or `keys 3 and 4 are revoked`.
 pub(super) fn are_revoked(ids: &BTreeSet<u8>) -> String {
     format!("{} revoked", keys_are(ids))
 }

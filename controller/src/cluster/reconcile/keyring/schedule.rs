@@ -7,60 +7,49 @@ use crate::tools::keys::rotation::{self, RetiredKey, RotationError, RotationPhas
 use limpet_core::config::KeyringDocument;
 use limpet_core::time::Timestamp;
 
-/// After how many times the minimum time of a phase a rotation goes on without Envoys that have not acknowledged the
-/// keyring. All Gateways share it, so one Envoy must not hold it up for ever.
+/// How many minimum phases a rotation waits for Envoys that have not acknowledged the keyring. All Gateways share it,
+/// so one Envoy must not delay it for ever.
 const PATIENCE: u32 = 20;
 
-/// What the next step depends on, besides the keyring.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RotationInputs {
     pub(super) now: Timestamp,
-    /// The age at which a signing key is replaced; zero: never by itself.
+    /// The age at which a signing key is replaced; zero: never.
     pub(super) rotate_every: Duration,
-    /// The minimum time of a phase.
     pub(super) phase_time: Duration,
-    /// Whether another key is asked for.
     pub(super) requested: bool,
-    /// The revoked keys that not every Envoy knows to be revoked. They stay, whatever their age.
+    /// Revoked keys of which not every Envoy knows. They stay, whatever their age.
     pub(super) revoking: BTreeSet<u8>,
-    /// What Envoys have of this keyring; `None`: it was not published yet.
+    /// `None`: not published yet.
     pub(super) served: Option<KeyringRollout>,
 }
 
-/// What Envoys have of a keyring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct KeyringRollout {
-    /// For how long this process has published it.
+    /// How long this process has published it.
     pub(super) since: Duration,
     /// Whether every connected Envoy of every replica has acknowledged it.
     pub(super) everywhere: bool,
-    /// How long a token may live unused under the published configurations (`limpet_core::config::longest_life`).
+    /// `limpet_core::config::longest_life` of the published configurations.
     pub(super) life: Duration,
 }
 
 impl RotationInputs {
-    /// How long Envoys still have to acknowledge the keyring.
     fn patience(&self, served: KeyringRollout) -> Duration {
         self.phase_time.saturating_mul(PATIENCE).saturating_sub(served.since)
     }
 }
 
-/// When the next step is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum RotationStepDue {
     Now(RotationStep),
-    /// After this time, if nothing changes before.
     In(Duration),
-    /// When this keyring is published.
     Published,
     /// Only on request.
     Never,
 }
 
-/// When the next step is due.
-///
-/// # Errors
-/// If no rotation makes such a keyring.
+/// Fails if no rotation makes such a keyring.
 pub(super) fn next_step(
     document: &KeyringDocument,
     situation: &RotationInputs,
@@ -81,7 +70,7 @@ pub(super) fn next_step(
         {
             RotationStepDue::In(situation.patience(served))
         }
-        // By this process's own clock: an Envoy that lost its connection has reconnected by then.
+        // By this process's clock: a disconnected Envoy has reconnected by then.
         (RotationPhase::Introduced(new), Some(served)) => {
             after(situation.phase_time.saturating_sub(served.since), || {
                 RotationStep::Sign(new)
@@ -108,11 +97,10 @@ fn after(rest: Duration, step: impl FnOnce() -> RotationStep) -> RotationStepDue
     }
 }
 
-/// When the next key goes for good.
 fn removal(document: &KeyringDocument, situation: &RotationInputs, served: KeyringRollout) -> RotationStepDue {
     let left = |going: &RetiredKey| match going.end {
         Some(end) => end.since(situation.now),
-        // It is unknown since when it retires. Counting from the start of this process is safe.
+        // An unknown time counts as this process's start, which is safe.
         None => served.life.saturating_sub(served.since),
     };
     let mut going = rotation::going(document, served.life);
@@ -161,7 +149,7 @@ mod tests {
         Timestamp::from_unix_seconds(1_700_000_000 + hours * 3600)
     }
 
-    /// Keys with their states, and the hours at which they were made and got their states.
+    /// Ids, states, and the hours of creation and of the state.
     fn ring(keys: &[(u8, KeyStateConfig, u64, u64)]) -> KeyringDocument {
         let key = |&(id, state, created, since): &(u8, KeyStateConfig, u64, u64)| KeyDocument {
             id,
@@ -284,7 +272,7 @@ mod tests {
             Ok(RotationStepDue::Never),
             "the longest life is unknown"
         );
-        // Since when is not known: at the longest since before this process began.
+        // An unknown time.
         retiring.keys[0].since = None;
         let by_hand = |since: Duration| {
             let mut situation = with_served(1000, |served| served.since = since);
@@ -313,7 +301,7 @@ mod tests {
             next_step(&both, &long(21)),
             Ok(RotationStepDue::Now(RotationStep::Retire(1)))
         );
-        // In every phase, the keys go whose tokens have ended, each by itself.
+        // Each key goes by itself in every phase, when its tokens have ended.
         let three = ring(&[
             (1, Retiring, 0, 10),
             (2, Retiring, 9, 12),

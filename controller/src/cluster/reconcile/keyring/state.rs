@@ -1,5 +1,3 @@
-//! What is known of both Secrets, which keyring is served, and what the leader writes next.
-
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -16,36 +14,28 @@ use limpet_core::config::schema::WrappedKeysConfig;
 use limpet_core::keyring::Secret;
 use limpet_core::time::Timestamp;
 
-/// Which of the two Secrets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum KeyringSecret {
-    /// The one with the keyring.
     Keyring,
-    /// The one with the key-encryption keys.
     KeyEncryptionKey,
 }
 
 #[derive(Debug)]
 pub(super) enum KeyringWrite {
-    /// A missing Secret.
     Create(KeyringSecret, ZeroizingSecret),
-    /// The keyring, one step further.
     Step(RotationStep, ZeroizingSecret),
-    /// The keyring with these keys revoked.
     Revoke(BTreeSet<u8>, ZeroizingSecret),
     /// Every Envoy has the keyring with these keys revoked.
     RevocationDone(BTreeSet<u8>, ZeroizingSecret),
 }
 
-/// What the leader does next.
 #[derive(Debug)]
 pub(super) enum KeyringAction {
     Write(KeyringWrite),
-    /// Nothing for this time; `None`: until something changes.
+    /// `None`: until something changes.
     Wait(Option<Duration>),
 }
 
-/// A Secret as it was last seen.
 #[derive(Debug)]
 struct ObservedSecret<T> {
     found: SecretState<T>,
@@ -55,9 +45,7 @@ struct ObservedSecret<T> {
 
 #[derive(Debug)]
 enum SecretState<T> {
-    /// It was not read yet.
     Unknown,
-    /// It does not exist.
     Missing,
     There(ZeroizingSecret, Result<T, BrokenKeyring>),
 }
@@ -90,7 +78,6 @@ impl<T: Clone> ObservedSecret<T> {
         }
     }
 
-    /// What is wrong with the names of its annotations.
     fn unknown_annotations(&self, known: &[&str]) -> Option<String> {
         match &self.found {
             SecretState::There(secret, _) => own_secret::unknown_annotations(secret.object(), known),
@@ -122,7 +109,7 @@ impl KeyringState {
         }
     }
 
-    /// Takes in what was read of a Secret; `None`: it does not exist.
+    /// `None`: it does not exist.
     pub(super) fn saw(&mut self, which: KeyringSecret, secret: Option<SecretObject>) {
         match which {
             KeyringSecret::Keyring => self.ring.observe(secret, content::ring),
@@ -130,10 +117,10 @@ impl KeyringState {
         }
     }
 
-    /// The keyring to serve, from the last valid content of each Secret. `None`: there was none yet.
+    /// The keyring to serve, from the last valid contents. `None`: none yet.
     pub(super) fn served(&self) -> Option<WrappedKeysConfig> {
         let (ring, keys) = (self.ring.good.as_ref()?, self.keys.good.as_ref()?);
-        // What was read has been checked, so this does not fail.
+        // Both were checked, so this does not fail.
         keys.wrap(&ring.document).ok()
     }
 
@@ -141,7 +128,7 @@ impl KeyringState {
         Some(&self.ring.good.as_ref()?.document)
     }
 
-    /// The uid of a Secret; empty if it was not seen.
+    /// Empty if it was not seen.
     pub(super) fn uid(&self, which: KeyringSecret) -> String {
         match which {
             KeyringSecret::Keyring => self.ring.uid(),
@@ -149,12 +136,11 @@ impl KeyringState {
         }
     }
 
-    /// The keys that were revoked, until every Envoy knows.
     pub(super) fn revoking(&self) -> Option<&BTreeSet<u8>> {
         self.ring.good.as_ref()?.revoking()
     }
 
-    /// What a person must correct, and in which Secret.
+    /// Problems for a person to correct.
     pub(super) fn problems(&self, now: Timestamp) -> Vec<(KeyringSecret, String)> {
         let ring = match &self.ring.found {
             SecretState::There(_, Ok(ring)) => Some(ring),
@@ -186,7 +172,6 @@ impl KeyringState {
         all.into_iter().flatten().collect()
     }
 
-    /// Why there is no keyring to serve; `None`: there is one.
     pub(super) fn missing(&self) -> Option<String> {
         fn why<T>(seen: &ObservedSecret<T>) -> Option<&'static str> {
             match (&seen.good, &seen.found) {
@@ -205,7 +190,7 @@ impl KeyringState {
         ring.or_else(|| why(&self.keys).map(|why| format!("the Secret {key_encryption_key} {why}")))
     }
 
-    /// What the leader does next. `fresh` becomes the secret of a new key, if one is made.
+    /// `fresh`: the secret of a new key, if one is made.
     pub(super) fn next(&self, now: Timestamp, served: Option<KeyringRollout>, fresh: Secret) -> KeyringAction {
         let KeyringConfig {
             secret: name,
@@ -216,7 +201,7 @@ impl KeyringState {
         let create = match (&self.keys.found, &self.ring.found) {
             (SecretState::Unknown, _) | (_, SecretState::Unknown) => return KeyringAction::Wait(None),
             (SecretState::Missing, _) => {
-                // A deleted Secret is created with the same keys: with others, no running Envoy could open its keyring.
+                // A deleted Secret is created with the same keys: no running Envoy could open a keyring under others.
                 let keys = self.keys.good.clone();
                 let keys = keys.unwrap_or_else(|| KeyEncryptionKeys::one(1, fresh));
                 KeyringWrite::Create(KeyringSecret::KeyEncryptionKey, keys.object(key_encryption_key))
@@ -244,7 +229,7 @@ impl KeyringState {
         }
     }
 
-    /// Whether a rotation is due that cannot begin, because too many keys retire.
+    /// Whether a due rotation cannot begin: too many keys retire.
     fn is_held_up(&self, ring: &KeyringContent, now: Timestamp) -> bool {
         let situation = self.situation(ring, now, None);
         let is_between = matches!(rotation::phase(&ring.document), Ok(RotationPhase::Retiring));
@@ -260,7 +245,7 @@ impl KeyringState {
         served: Option<KeyringRollout>,
         fresh: Secret,
     ) -> KeyringAction {
-        // This waits for nothing: not for Envoys, and not for a phase of a rotation.
+        // This waits neither for Envoys nor for a phase of a rotation.
         if let Some(Revocation::Due(ids)) = &ring.revocation {
             return revoke(secret, ring, ids, now, fresh);
         }

@@ -1,4 +1,4 @@
-//! Both Secrets in a store that behaves like the API server, and replicas that see it late, lead, and die.
+//! Both Secrets in an API server, and replicas that see it late, lead, and die.
 
 mod revocation;
 
@@ -31,7 +31,6 @@ fn config() -> KeyringConfig {
     }
 }
 
-/// The API server.
 #[derive(Default)]
 struct Store {
     secrets: BTreeMap<KeyringSecret, SecretObject>,
@@ -46,7 +45,7 @@ impl Store {
         self.secrets.insert(which, secret);
     }
 
-    /// Returns whether the write was accepted.
+    /// Whether it was accepted.
     fn write(&mut self, write: KeyringWrite) -> bool {
         let (which, secret) = match write {
             KeyringWrite::Create(which, _) if self.secrets.contains_key(&which) => return false,
@@ -122,7 +121,7 @@ fn served(everywhere: bool) -> KeyringRollout {
     }
 }
 
-/// One turn of a replica. Returns whether something was written.
+/// Returns whether a replica has written something.
 fn turn(state: &mut KeyringState, store: &mut Store, seconds: u64, everywhere: bool) -> bool {
     look(state, store);
     let fresh = store.fresh();
@@ -132,7 +131,7 @@ fn turn(state: &mut KeyringState, store: &mut Store, seconds: u64, everywhere: b
     }
 }
 
-/// A cluster with both Secrets, and a leader that has seen them.
+/// With a leader that has seen both Secrets.
 fn established() -> (KeyringState, Store) {
     let (mut state, mut store) = (KeyringState::new(config()), Store::default());
     while turn(&mut state, &mut store, 0, true) {}
@@ -175,7 +174,6 @@ fn a_wish_walks_through_all_phases_and_is_heeded_once() {
     assert!(!turn(&mut state, &mut store, 100, false), "not every Envoy has it");
     assert!(turn(&mut state, &mut store, 100, true));
     assert_eq!(store.states(), [(1, Verifying), (2, Signing)]);
-    // Another replica becomes the leader.
     let mut state = KeyringState::new(config());
     assert!(turn(&mut state, &mut store, 101, true));
     assert_eq!(store.states(), [(1, Retiring), (2, Signing)]);
@@ -241,7 +239,7 @@ fn a_broken_secret_is_left_alone_and_the_last_good_one_served() {
         assert!(!message.contains("bm90"), "{message}");
         assert!(!format!("{state:?}").contains("bm90"));
 
-        // A replica that starts now serves nothing, and creates nothing.
+        // A new replica serves and creates nothing.
         let mut other = KeyringState::new(config());
         assert!(which == KeyringSecret::KeyEncryptionKey || !turn(&mut other, &mut store, 1_000_000, true));
         look(&mut other, &store);
@@ -358,20 +356,14 @@ fn too_many_retiring_keys_hold_up_the_next_rotation_and_that_is_told() {
     assert!(state.problems(at(100 + LIFE.as_secs())).is_empty());
 }
 
-/// What happens to a cluster.
 #[derive(Debug, Clone)]
 enum Event {
-    /// A replica sees the current Secrets.
     Look(usize),
     /// A replica acts as the leader, by what it saw last.
     Act(usize, bool),
-    /// A replica dies and starts again.
     Die(usize),
-    /// Time passes.
     Wait(u64),
-    /// Somebody asks for another key.
     Wish(u8),
-    /// Somebody revokes this key of the keyring.
     Revoke(usize),
 }
 
@@ -389,8 +381,8 @@ fn event() -> impl Strategy<Value = Event> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whichever replica leads, however late it sees, and whenever it dies: the keyring goes through the phases in
-    /// order, takes each step once and none too early, keeps every key that is still needed, and none that is revoked.
+    /// Whichever replica leads, however late it sees, and whenever it dies: the keyring takes each step once, in order
+    /// and none too early, keeps every key that is still needed, and none that is revoked.
     #[test]
     fn a_rotation_survives_everything(events in prop::collection::vec(event(), 1..200)) {
         let (_, mut store) = established();
@@ -442,7 +434,6 @@ proptest! {
     }
 }
 
-/// What a leader wrote.
 enum Done {
     Step(RotationStep),
     Revoked(BTreeSet<u8>),

@@ -2,27 +2,25 @@ use std::collections::BTreeMap;
 
 use crate::cluster::reconcile::diagnostics::{Diagnostic, DiagnosticReason, Diagnostics};
 
-/// What the diagnostics are about.
 const ABOUT: &str = "manifests";
 
-/// Unwanted objects that the API server refuses to delete, with the API server's words.
+/// Excess objects that cannot be deleted, with the API server's words.
 pub(super) type UndeletedObjects = BTreeMap<String, String>;
 
-/// Says what no Gateway's condition can say: the Gateway is gone.
+/// Reports objects of former Gateways, which have no condition.
 pub(crate) struct OrphanDiagnostics {
     diagnostics: Diagnostics,
     pod: String,
 }
 
 impl OrphanDiagnostics {
-    /// They become Events on this pod.
     pub(crate) fn new(diagnostics: &Diagnostics, pod: String) -> Self {
         let diagnostics = diagnostics.clone();
         Self { diagnostics, pod }
     }
 
     pub(super) fn report(&self, undeleted: &UndeletedObjects) {
-        // One stands for all: they are refused for one reason.
+        // One is enough: they are refused for one reason.
         let diagnostic = undeleted.iter().next().map(|(object, words)| Diagnostic {
             kind: "Pod",
             namespace: None,

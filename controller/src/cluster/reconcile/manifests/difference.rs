@@ -1,5 +1,3 @@
-//! Compares our objects with the wanted ones.
-
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use kube::core::DynamicObject;
@@ -10,21 +8,17 @@ use limpet_model::envoys_name;
 use limpet_outputs::envoys::merge_key;
 use limpet_outputs::manifests::{Manifest, ManifestKind, Manifests};
 
-/// Our existing objects.
 pub(super) type LiveObjects = BTreeMap<ManifestKey, DynamicObject>;
 
-/// A kind and a name.
 pub(super) type ManifestKey = (&'static ManifestKind, ObjectName);
 
 pub(super) fn key(manifest: &Manifest) -> ManifestKey {
     (manifest.definition, manifest.name.clone())
 }
 
-/// What the API server made of what was applied, where it is not the same: it writes quantities in its own way, and
-/// leaves out what is empty. As applied, and as it is there.
+/// As applied, and as the API server keeps them: it rewrites quantities and drops empty fields.
 pub(super) type NormalizedObjects = BTreeMap<ManifestKey, (Value, Value)>;
 
-/// Remembers what the API server made of what was applied.
 pub(super) fn keep(kept: &mut NormalizedObjects, key: ManifestKey, applied: &Value, written: &DynamicObject) {
     kept.remove(&key);
     if !is_as_wanted(applied, written, None)
@@ -36,11 +30,10 @@ pub(super) fn keep(kept: &mut NormalizedObjects, key: ManifestKey, applied: &Val
 
 /// Whether an existing object has everything that is wanted, and nothing that was removed from `spec`.
 ///
-/// The API server adds defaults, so the existing object may have more fields. Whether a field was removed shows in the
-/// annotation `digest` of what was last applied: if it differs, the object is applied again. The managed fields would
-/// tell it, too, but are complex to interpret.
+/// It may have more fields, because the API server adds defaults. Removed fields change the annotation `digest` of what
+/// was last applied. The managed fields show them, too, but are complex to interpret.
 ///
-/// `kept` says what the API server has made of it before.
+/// `kept`: the API server's form of it before.
 pub(super) fn is_as_wanted(wanted: &Value, live: &DynamicObject, kept: Option<&(Value, Value)>) -> bool {
     let Ok(live) = serde_json::to_value(live) else {
         return false;
@@ -56,7 +49,7 @@ pub(super) fn is_as_wanted(wanted: &Value, live: &DynamicObject, kept: Option<&(
     parts.into_iter().all(has) && wanted.get("spec").is_none_or(has_spec)
 }
 
-/// Whether `live` has all of `wanted`. `name` is the field's.
+/// `name`: the field's.
 fn covers(name: &str, live: Option<&Value>, wanted: &Value) -> bool {
     match (live, wanted) {
         (Some(Value::Object(live)), Value::Object(wanted)) => {
@@ -67,20 +60,19 @@ fn covers(name: &str, live: Option<&Value>, wanted: &Value) -> bool {
     }
 }
 
-/// What others add to a list whose items have a key stays theirs, also when the list is applied again.
+/// Items that others add to a list with a key stay when it is applied again.
 fn covers_list(name: &str, live: &[Value], wanted: &[Value]) -> bool {
     let Some(key) = merge_key(name, wanted) else {
         let mut both = live.iter().zip(wanted);
         return live.len() == wanted.len() && both.all(|(live, wanted)| covers(name, Some(live), wanted));
     };
-    // Of several with the same key, the first counts.
+    // Of several with one key, the first counts.
     let by_key: HashMap<Option<&Value>, &Value> = live.iter().rev().map(|item| (item.get(key), item)).collect();
     wanted
         .iter()
         .all(|wanted| covers(name, by_key.get(&wanted.get(key)).copied(), wanted))
 }
 
-/// Our existing objects that are not wanted.
 pub(super) fn excess<'a>(
     live: &'a LiveObjects,
     manifests: &Manifests,
@@ -142,15 +134,14 @@ mod tests {
         let there = |ports: [&Value; 2]| live(&json!({"ports": ports}), "1");
         assert!(is_as_wanted(&wanted(&spec), &there([&own, &other]), None));
         assert!(!is_as_wanted(&wanted(&spec), &there([&other, &own]), None));
-        // A key is any value, and no key is one, too.
+        // Any value is a key, and so is none.
         let spec = json!({"containers": [{"name": {"a": [1]}}, {"x": 1}, {"name": 1.5}]});
         assert!(is_as_wanted(&wanted(&spec), &live(&spec, "1"), None));
         let more = json!({"containers": [{"x": 2}, {"name": {"a": [1]}}, {"x": 1}, {"name": 1.5}]});
         assert!(!is_as_wanted(&wanted(&spec), &live(&more, "1"), None));
     }
 
-    /// Twenty times as many items may take 150 times as long on a busy machine. Were every item looked for in the whole
-    /// list, it would be four hundred times.
+    /// Twenty times as many items may take 150 times as long on a busy machine; quadratic time would be 400 times.
     #[test]
     fn each_item_was_looked_for_in_the_whole_list() {
         let time = |count: usize| {

@@ -1,13 +1,11 @@
-//! Our objects for another control plane, and for the Envoys that we keep: creates, corrects and deletes them. Only the
-//! leader writes.
+//! Our objects for another control plane, and for the Envoys that we keep. Only the leader writes. See
+//! `design/manifests.md`.
 //!
 //! - `difference`: compares existing objects with the wanted ones. Pure.
-//! - `reconciler`: writes them, in turns. `propagation`: what waits until proxies have the filter. `results`,
-//!   `complaints`: what is reported of that.
+//! - `reconciler`: writes them, in turns. `propagation`: the wait for filters. `results`, `complaints`: reports.
 //! - `recipient`: what the objects are for.
-//! - `rollout`: whether the pods of a Deployment come up.
-//! - `scale`: how many pods a Deployment has, where another writer decides that.
-//! - `proxies`: whether proxies have the environment variables that the filter needs.
+//! - `rollout`: whether a Deployment's pods come up. `scale`: their number, where another writer decides it.
+//! - `proxies`: whether proxies have the environment variables of the filter.
 //! - `written`: what was written, for statuses and for rotations of the keyring.
 
 mod complaints;

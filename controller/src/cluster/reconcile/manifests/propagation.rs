@@ -1,4 +1,4 @@
-//! How long objects wait for others: what uses a filter is written when proxies can have the filter.
+//! Users of a filter are written when proxies can have the filter.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,14 +10,13 @@ use super::difference::{ManifestKey, key};
 use limpet_api::ObjectName;
 use limpet_outputs::manifests::{Manifest, WriteStage};
 
-/// When objects may be written. Each object of the second stage waits for the filters of its own Gateways, and only for
-/// the first version of them that has what it needs: later ones have that, too, as long as the object is wanted.
+/// When objects may be written. Each one of the second stage waits only for the first sufficient version of its own
+/// Gateways' filters, because later ones suffice as well.
 #[derive(Debug)]
 pub(super) struct Propagation {
-    /// How long proxies need to get what was written.
+    /// How long proxies need for a written object.
     time: Duration,
-    /// What is wanted, or that nothing is, and when an object may be written or deleted. What was written or deleted is
-    /// so at all proxies then.
+    /// The wanted object (`None`: none), and when it may be written or deleted; after that, when all proxies know.
     due: BTreeMap<ManifestKey, (Option<Arc<Manifest>>, Instant)>,
 }
 
@@ -27,22 +26,20 @@ impl Propagation {
         Self { time, due }
     }
 
-    /// How long proxies need to get what was written.
     pub(super) fn time(&self) -> Duration {
         self.time
     }
 
-    /// Forgets all: another replica may write.
+    /// Forgets all, because another replica may write.
     pub(super) fn clear(&mut self) {
         self.due.clear();
     }
 
-    /// An object was written, or deleted, where none is wanted.
     pub(super) fn record(&mut self, key: ManifestKey, wanted: Option<&Arc<Manifest>>, now: Instant) {
         self.due.insert(key, (wanted.cloned(), now + self.time));
     }
 
-    /// An object is as wanted. If that is new, it may have been written just now by another replica.
+    /// If it is new here, another replica may have written it just now.
     pub(super) fn record_unchanged(&mut self, manifest: &Arc<Manifest>, now: Instant) {
         let key = key(manifest);
         if manifest.stage == WriteStage::Filter && self.due(&key, Some(manifest)).is_none() {
@@ -50,9 +47,8 @@ impl Propagation {
         }
     }
 
-    /// Finds out when objects that are new may be written, and when those that are not wanted any more (`excess`) may
-    /// be deleted, if the filters are as wanted. The latter wait for the filters of all Gateways in their namespace,
-    /// because which ones they were for is not known, and so for all that takes their places.
+    /// Decides when new objects may be written, and `excess` deleted. The latter waits for the filters of all Gateways
+    /// in its namespace, because its own Gateway is unknown.
     pub(super) fn admit(&mut self, manifests: &[Arc<Manifest>], excess: Vec<ManifestKey>, now: Instant) {
         let deleted = self
             .due
@@ -86,8 +82,7 @@ impl Propagation {
         self.due = due;
     }
 
-    /// The Gateways of these whose proxies have all that was written or deleted, and nothing is left to be deleted in
-    /// their namespaces.
+    /// Gateways whose proxies have everything, without deletions left in their namespaces.
     pub(super) fn settled(&self, gateways: &BTreeSet<ObjectName>, now: Instant) -> BTreeSet<ObjectName> {
         let (mut unsettled, mut namespaces) = (BTreeSet::new(), BTreeSet::new());
         for ((_, name), (wanted, since)) in &self.due {
@@ -102,7 +97,7 @@ impl Propagation {
         gateways.iter().filter(is_settled).cloned().collect()
     }
 
-    /// Whether anything may be at proxies soon that is not yet.
+    /// Whether proxies lack a change.
     pub(super) fn settles(&self, now: Instant) -> bool {
         self.due.values().any(|(_, due)| *due > now)
     }
@@ -115,14 +110,14 @@ impl Propagation {
         }
     }
 
-    /// When this may be so; `None`: its filters are not as wanted, so that is not known.
+    /// When it may be written or deleted. `None`: unknown, because its filters are not as wanted.
     pub(super) fn due(&self, key: &ManifestKey, wanted: Option<&Arc<Manifest>>) -> Option<Instant> {
         let (known, since) = self.due.get(key)?;
         (known.as_ref() == wanted).then_some(*since)
     }
 }
 
-/// When the last of these filters is at all proxies: by now, if there is none.
+/// When all proxies have these filters; without filters, now.
 fn latest<'a>(mut filters: impl Iterator<Item = &'a Option<Instant>>, now: Instant) -> Option<Instant> {
     filters.try_fold(now, |latest, filter| filter.map(|filter| latest.max(filter)))
 }

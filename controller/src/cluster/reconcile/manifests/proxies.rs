@@ -8,10 +8,10 @@ use kube::{Api, Client, Error};
 
 use limpet_outputs::manifests::ProxyPods;
 
-/// How many pods are checked. The pods of a Gateway have one template, or two during a rollout.
+/// The most pods to check: those of a Gateway have one template, or two during a rollout.
 const LOOKED_AT: u32 = 20;
 
-/// What is missing, as a message; `None`: nothing, or there is no pod.
+/// What proxies lack, in words. `None`: nothing, or there is no pod.
 pub(super) async fn missing(
     client: &Client,
     proxies: &ProxyPods,
@@ -29,7 +29,7 @@ pub(super) async fn missing(
     Ok(pods.iter().find_map(|pod| lacks(pod, proxies.container, variables)))
 }
 
-/// What this pod lacks. Variables may also come from a whole ConfigMap or Secret (`envFrom`), which is not read here.
+/// Ignores a pod with `envFrom`, whose ConfigMap or Secret is not read.
 fn lacks(pod: &Pod, container: &str, variables: &BTreeSet<String>) -> Option<String> {
     let name = pod.metadata.name.as_deref().unwrap_or_default();
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
@@ -72,7 +72,6 @@ mod tests {
         }
         assert!(found(json!({"name": "envoy"})).is_some());
         assert_eq!(found(json!({"name": "envoy", "env": [{"name": "KEY"}]})), None);
-        // The content of that Secret is not read.
         assert_eq!(
             found(json!({"name": "envoy", "envFrom": [{"secretRef": {"name": "x"}}]})),
             None

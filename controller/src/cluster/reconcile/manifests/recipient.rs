@@ -9,14 +9,12 @@ use limpet_outputs::{ControlPlane, envoys};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ManifestRecipient {
-    /// Another control plane.
     Plane(ControlPlane),
-    /// The cluster, which runs the Envoys that the controller keeps: in this namespace, or in the Gateways'.
+    /// The Envoys that we keep: in this namespace, or in the Gateways'.
     Envoys(Option<String>),
 }
 
 impl ManifestRecipient {
-    /// The name, for messages.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Plane(plane) => plane.name(),
@@ -31,7 +29,7 @@ impl ManifestRecipient {
         }
     }
 
-    /// The namespaces that have objects of ours. `None`: all of them.
+    /// The namespaces with objects of ours. `None`: all.
     pub(super) fn namespaces(&self, gateways: &BTreeSet<ObjectName>) -> BTreeSet<Option<String>> {
         match self {
             Self::Plane(_) => BTreeSet::from([None]),
@@ -50,7 +48,6 @@ impl ManifestRecipient {
         }
     }
 
-    /// Whether objects of this kind have a keyring.
     pub(super) fn has_keyring(&self, definition: &ManifestKind) -> bool {
         match self {
             Self::Plane(plane) => plane.keyring_kind() == definition,
@@ -58,7 +55,6 @@ impl ManifestRecipient {
         }
     }
 
-    /// Why the Envoys of this object are not there, if it is for Envoys.
     pub(super) fn trouble(&self, definition: &ManifestKind, object: &Value) -> Option<RolloutProblem> {
         let is_for_envoys = matches!(self, Self::Envoys(_)) && *definition == envoys::DEPLOYMENT;
         is_for_envoys.then(|| rollout::trouble(object)).flatten()

@@ -28,9 +28,9 @@ use limpet_outputs::manifests::{
 };
 use limpet_xds::LogRate;
 
-/// How often objects are checked for changes by others, which are undone.
+/// The time between checks for changes by others, which are undone.
 const LOOK: Duration = Duration::from_secs(10);
-/// The annotation with a digest of what was last applied, see `difference`.
+/// The annotation with the digest of what was last applied, see `difference`.
 const DIGEST: &str = "limpet.dev/digest";
 
 pub(crate) struct ManifestReconciler {
@@ -43,34 +43,29 @@ pub(crate) struct ManifestReconciler {
     sender: watch::Sender<WrittenManifests>,
     complaints: OrphanDiagnostics,
     backoff: Backoff,
-    /// The generations that were written, and when all proxies should have the keyring of each.
+    /// Written generations, and when all proxies should have the keyring of each.
     settling: VecDeque<(u64, Instant)>,
     normalized: NormalizedObjects,
     order: RoundOrder,
-    /// What was refused.
+    /// Refused objects.
     waiting: DeferredRetries<ManifestKey, ManifestRefusal>,
-    /// What proxies lacked when they were looked at last.
+    /// What proxies lacked at the last check.
     lacking: BTreeMap<ObjectName, String>,
     logs: LogRate,
 }
 
-/// What exists in the cluster.
 #[derive(Debug, Default)]
 struct ListedObjects {
     live: LiveObjects,
-    /// The kinds that the API server does not serve.
     not_served: BTreeSet<&'static ManifestKind>,
-    /// The namespaces that could not be read, and why.
+    /// Namespaces that could not be read, and why.
     unreadable: BTreeMap<String, String>,
-    /// The Deployments that somebody's autoscaler scales.
     autoscaled: BTreeSet<ObjectName>,
 }
 
-/// How a round ended.
 enum ManifestRound {
-    /// Everything is written, or refused.
     Done(Box<ManifestResults>),
-    /// Something else is wanted meanwhile, or this replica does not lead any more.
+    /// There is newer input, or the Lease was lost.
     Outdated,
 }
 
@@ -102,7 +97,7 @@ impl Reconcile for ManifestReconciler {
                 let is_settled = found.is_settled() && !self.propagation.settles(Instant::now());
                 let look = if is_settled { LOOK } else { LOOK / 5 };
                 let rest = self.waiting.rest(SteadyTime::now());
-                // A look lists objects of all, so what is due comes with others.
+                // Each look lists everything, so due objects are gathered.
                 let look = rest.map_or(look, |rest| rest.clamp(LOOK / 5, look));
                 let due = self.settling.front().map(|(_, due)| *due);
                 let due = due.into_iter().chain(found.due);
@@ -181,7 +176,7 @@ impl ManifestReconciler {
             written.stuck = found.stuck();
             written.outdated.clone_from(&found.outdated);
             (written.seen, written.complete) = (wanted.generation, complete);
-            // Proxies do not have what could not be written.
+            // Proxies lack what could not be written.
             let last = settling.back().map_or(written.generation, |(last, _)| *last);
             if found.outdated.is_empty() && last != wanted.generation {
                 settling.push_back((wanted.generation, settled_at));
@@ -194,7 +189,6 @@ impl ManifestReconciler {
         });
     }
 
-    /// Writes everything that differs, and deletes what is not wanted.
     async fn round(&mut self, wanted: &DesiredManifests) -> Result<ManifestRound, Error> {
         let mut found = ManifestResults::default();
         let there = self.list_live(wanted).await?;
@@ -211,7 +205,7 @@ impl ManifestReconciler {
             .iter()
             .map(|(definition, name, _)| (*definition, (*name).clone()));
         self.propagation.admit(manifests, keys.collect(), Instant::now());
-        // Filters of one tenant may change all the time, and routes of others do not wait for these.
+        // Filters of one tenant may change all the time, and others' routes do not wait for these.
         is_through &= self
             .write_stage(WriteStage::Routes, manifests, &there, &mut found)
             .await?;
@@ -231,12 +225,12 @@ impl ManifestReconciler {
         Ok(ManifestRound::Done(Box::new(found)))
     }
 
-    /// Whether a round ends: the Lease was lost meanwhile, or there is newer input, and enough was written.
+    /// Whether the Lease was lost, or there is newer input after enough writes.
     fn is_outdated(&self) -> bool {
         !*self.leads.borrow() || self.order.may_end() && self.desired.has_changed().unwrap_or(true)
     }
 
-    /// Returns whether all objects of the stage had their turns; else the round ends.
+    /// Returns whether all objects of the stage had their turns.
     async fn write_stage(
         &mut self,
         stage: WriteStage,
@@ -280,15 +274,14 @@ impl ManifestReconciler {
         Ok(true)
     }
 
-    /// Why proxies stay with a former keyring, if this object could not be written: it exists and has one. Without an
-    /// object, no proxy has any.
+    /// Why proxies stay with a former keyring without this write: the object exists and has one.
     fn stays(&self, manifest: &Manifest, there: &ListedObjects, problem: &str) -> Option<String> {
         let exists = || there.live.contains_key(&(manifest.definition, manifest.name.clone()));
         (self.recipient.has_keyring(manifest.definition) && exists()).then(|| problem.to_owned())
     }
 
-    /// Finds proxies that lack environment variables. It runs after all writes, so that neither a rotation of keys nor
-    /// another Gateway waits for it. Where it ends for newer input, what was found before counts for the others.
+    /// Finds proxies that lack variables. Runs after all writes, so that neither a rotation of keys nor another Gateway
+    /// waits for it. If newer input ends it, earlier findings count for the others.
     async fn check_proxies(&mut self, wanted: &DesiredManifests, found: &mut ManifestResults) {
         let manifests = wanted.manifests.objects.iter();
         let with_objects: BTreeSet<&ObjectName> = manifests.flat_map(|manifest| &manifest.gateways).collect();
@@ -333,7 +326,7 @@ impl ManifestReconciler {
         Ok(there)
     }
 
-    /// Lists our objects of a kind; of autoscalers all, also others'.
+    /// Lists our objects of a kind, but all autoscalers.
     async fn list(
         &self,
         definition: &'static ManifestKind,
@@ -379,7 +372,7 @@ impl ManifestReconciler {
         label(MANAGED_BY).is_some_and(|by| by == MANAGER) && label(CONTROLLER_LABEL) == Some(&self.label)
     }
 
-    /// The object with the annotation that `difference` needs.
+    /// The object with the annotation for `difference`.
     fn object(&self, manifest: &Manifest) -> Value {
         let mut object = manifest.object(&self.label);
         let digest = limpet_model::short_hash(object.to_string().as_bytes());
@@ -392,7 +385,7 @@ impl ManifestReconciler {
         object
     }
 
-    /// Writes an object if it differs, and proxies can have the filters that it needs.
+    /// Writes an object that differs, once proxies can have its filters.
     async fn keep(
         &mut self,
         manifest: &Arc<Manifest>,
@@ -446,7 +439,7 @@ impl ManifestReconciler {
         Ok(outcome)
     }
 
-    /// Writes an object, which is `known` if it is ours.
+    /// `known`: the object if it is ours.
     async fn write(
         &mut self,
         manifest: &Manifest,
@@ -464,7 +457,7 @@ impl ManifestReconciler {
         };
         match known {
             Some(known) => {
-                // Overwrites what others changed, but not another object that has the same name now.
+                // Overwrites others' changes, but not another object of the name.
                 params = params.force();
                 if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
                     metadata.insert("uid".to_owned(), known.metadata.uid.clone().into());
@@ -518,7 +511,6 @@ impl ManifestReconciler {
                     tracing::info!(kind, object = %name, "deleted");
                 }
             }
-            // The others are deleted nevertheless.
             Err(Error::Api(status)) if is_about_the_object(status.code) => {
                 found.undeleted.insert(format!("{kind} {name}"), status.message.clone());
                 let problem = status.message;
@@ -544,7 +536,6 @@ impl ManifestReconciler {
     }
 }
 
-/// The outcome of writing an object.
 enum ApplyOutcome {
     Unchanged,
     /// It waits for filters.
@@ -553,7 +544,6 @@ enum ApplyOutcome {
     Refused(ManifestRefusal),
 }
 
-/// Why the API server refuses an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ManifestRefusal {
     problem: String,

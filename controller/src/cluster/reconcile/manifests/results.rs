@@ -11,43 +11,39 @@ use limpet_model::reports::Condition;
 use limpet_outputs::envoys;
 use limpet_outputs::manifests::{Manifest, Objection};
 
-/// How many problems a Gateway's condition repeats.
+/// The most problems in a condition.
 const TOLD: usize = 3;
-/// The reason of a Gateway whose Envoys cannot be kept as they should be.
+/// The reason if Envoys cannot be kept as wanted.
 const ENVOYS_NOT_WRITTEN: &str = "EnvoysNotWritten";
-/// The reason of a Gateway without Envoys whose pods do not come up.
+/// The reason of a Gateway without Envoys, whose pods do not come up.
 pub(crate) const NO_RESOURCES: &str = "NoResources";
 
-/// Messages by Gateway.
 type Problems = BTreeMap<ObjectName, BTreeSet<String>>;
 
-/// The result of a round.
 #[derive(Debug, Default)]
 pub(super) struct ManifestResults {
-    /// Why an object could not be written.
+    /// Why objects could not be written.
     pub(super) problems: Problems,
-    /// The objects that stay with the keyring that they have, and why.
+    /// Objects with a former keyring, and why.
     pub(super) outdated: BTreeSet<String>,
-    /// Why existing objects do not work: the control plane refuses them, or proxies lack something.
+    /// Why objects do not work: the control plane refuses them, or proxies lack something.
     pub(super) refusals: Problems,
     /// What the control plane accepts only in part.
     parts: Problems,
-    /// The Gateways that ask for an address which the API server refuses.
+    /// Gateways that ask for an address which the API server refuses.
     without_address: BTreeSet<ObjectName>,
-    /// Why Envoys are not there.
     troubles: BTreeMap<ObjectName, RolloutProblem>,
-    /// What is not wanted and cannot be deleted.
     pub(super) undeleted: UndeletedObjects,
-    /// The Gateways with objects that wait for filters.
+    /// Gateways with objects that wait for filters.
     pub(super) held: BTreeSet<ObjectName>,
-    /// When the first object has waited for filters long enough, if that is known.
+    /// The end of the first wait for filters, if known.
     pub(super) due: Option<Instant>,
-    /// Whether something was written. The control plane may still object to it.
+    /// Whether something was written, to which the control plane may still object.
     pub(super) wrote: bool,
 }
 
 impl ManifestResults {
-    /// Whether this time has come; else, something waits for it.
+    /// Whether this time has come; else notes the wait.
     pub(super) fn is_due(&mut self, due: Option<Instant>) -> bool {
         if due.is_some_and(|due| due <= Instant::now()) {
             return true;
@@ -70,7 +66,7 @@ impl ManifestResults {
         }
     }
 
-    /// The API server refuses an object for its content.
+    /// The API server refuses the object's content.
     pub(super) fn invalidate(&mut self, manifest: &Manifest, problem: &str) {
         if *manifest.definition == envoys::SERVICE && asks_for_an_address(&manifest.spec) {
             self.without_address.extend(manifest.gateways.iter().cloned());
@@ -91,7 +87,6 @@ impl ManifestResults {
         }
     }
 
-    /// Why Gateways have former Envoys and not those that they should have.
     pub(super) fn stuck(&self) -> BTreeMap<ObjectName, String> {
         let stuck = self.troubles.iter().filter(|(_, trouble)| trouble.serves);
         stuck
@@ -99,13 +94,12 @@ impl ManifestResults {
             .collect()
     }
 
-    /// Whether the next check may wait. A rollout changes nothing of what is written, and lasts. What was refused is
-    /// tried again in its own time.
+    /// Whether the next check may wait. A long rollout changes no objects. Refused objects have their own time.
     pub(super) fn is_settled(&self) -> bool {
         self.refusals.is_empty() && self.parts.is_empty() && !self.wrote
     }
 
-    /// What is wrong with the objects of a Gateway's Envoys, or why there are no Envoys.
+    /// Problems of a Gateway's Envoys, or why there are none.
     pub(super) fn of_envoys(&self, gateway: &ObjectName) -> Option<Condition> {
         let Some(problems) = self.problems.get(gateway) else {
             let trouble = self.troubles.get(gateway).filter(|trouble| !trouble.serves)?;
@@ -119,7 +113,7 @@ impl ManifestResults {
         Some(Condition::fails("Programmed", reason, joined_message(problems)))
     }
 
-    /// The condition of a Gateway of another control plane; `None`: the former one, until its objects are written.
+    /// The condition for another control plane; `None`: the former one stays until the objects are written.
     pub(super) fn condition(&self, gateway: &ObjectName, name: &str) -> Option<Condition> {
         let wrong = self.problems.get(gateway).or_else(|| self.refusals.get(gateway));
         Some(match (wrong, self.parts.get(gateway)) {
@@ -140,7 +134,6 @@ fn joined_message(problems: &BTreeSet<String>) -> String {
     told.join("; ")
 }
 
-/// Whether a Service asks for an address.
 fn asks_for_an_address(spec: &Value) -> bool {
     ["clusterIP", "loadBalancerIP"]
         .iter()

@@ -1,8 +1,7 @@
-//! Whether the pods of a Deployment come up, as its status says it.
+//! Whether the pods of a Deployment come up, by its status.
 
 use serde_json::Value;
 
-/// Why there are not the Envoys that there should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RolloutProblem {
     /// Whether other Envoys of the Deployment serve, for example former ones.
@@ -10,7 +9,7 @@ pub(super) struct RolloutProblem {
     pub(super) message: String,
 }
 
-/// What is wrong with the pods of this Deployment; `None`: nothing, or nothing yet.
+/// The problem of a Deployment's pods. `None`: none, or none yet.
 pub(super) fn trouble(deployment: &Value) -> Option<RolloutProblem> {
     let (metadata, spec, status) = (&deployment["metadata"], &deployment["spec"], &deployment["status"]);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -26,7 +25,7 @@ pub(super) fn trouble(deployment: &Value) -> Option<RolloutProblem> {
     let is_current = status["observedGeneration"].as_i64() >= metadata["generation"].as_i64();
     let conditions = status["conditions"].as_array().filter(|_| is_current)?;
     let condition = |kind: &str| conditions.iter().find(|condition| condition["type"] == kind);
-    // The API server's words about a pod come first: they have the reason.
+    // The API server's words about a pod have the reason.
     let refused = condition("ReplicaFailure").filter(|condition| condition["status"] == "True");
     let late = condition("Progressing").filter(|condition| condition["reason"] == "ProgressDeadlineExceeded");
     let words = text(&refused.or(late)?["message"]);

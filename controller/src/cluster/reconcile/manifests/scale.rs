@@ -1,4 +1,4 @@
-//! How many pods a Deployment has: where a `HorizontalPodAutoscaler` decides that, it is not written.
+//! Leaves the number of pods to a `HorizontalPodAutoscaler`.
 
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::cluster::kube::FIELD_MANAGER;
 use limpet_api::ObjectName;
 use limpet_outputs::envoys::DEPLOYMENT;
 
-/// The Deployment that an autoscaler scales, which is in its own namespace.
+/// The scaled Deployment, in the autoscaler's own namespace.
 pub(super) fn scaled(autoscaler: &DynamicObject) -> Option<ObjectName> {
     let target = autoscaler.data.get("spec")?.get("scaleTargetRef")?;
     let name = target.get("name")?.as_str();
@@ -15,10 +15,10 @@ pub(super) fn scaled(autoscaler: &DynamicObject) -> Option<ObjectName> {
     Some(ObjectName::new(autoscaler.metadata.namespace.as_deref()?, name))
 }
 
-/// Leaves the number of pods to who decides it, for example an autoscaler.
+/// Leaves the number of pods to its other writer, for example an autoscaler.
 ///
-/// A field that is not applied any more would get its default, which is one pod. So the number that is there is
-/// applied, unless another client has set it.
+/// Without the field, it would get its default, one pod. So the present number is applied, unless another client has
+/// set it.
 pub(super) fn leave(object: &mut Value, live: &DynamicObject, is_autoscaled: bool) {
     let Some(Value::Object(spec)) = object.get_mut("spec") else {
         return;
@@ -33,7 +33,6 @@ pub(super) fn leave(object: &mut Value, live: &DynamicObject, is_autoscaled: boo
     }
 }
 
-/// Whether another client has set the number of pods.
 fn is_somebody_elses(live: &DynamicObject) -> bool {
     let mut managers = live.metadata.managed_fields.iter().flatten();
     managers.any(|entry| {

@@ -15,7 +15,7 @@ use crate::cluster::reconcile::reconcile_loop::Reconcile as _;
 use crate::cluster::reconcile::test_server::{Asked, client, client_with_bodies, list, refusal, take};
 use crate::cluster::reconcile::turns::ROUND;
 
-/// A leader whose API server refuses the objects of the namespace `many`.
+/// The API server refuses the objects of the namespace `many`.
 struct Site {
     reconciler: ManifestReconciler,
     written: watch::Receiver<WrittenManifests>,
@@ -97,7 +97,6 @@ fn leader(
     }
 }
 
-/// The Deployments that were written since this was called last.
 fn patches(asked: &Asked) -> Vec<String> {
     let mut asked = take(asked);
     asked.retain(|request| request.starts_with("PATCH"));
@@ -138,8 +137,8 @@ async fn a_round_with_many_objects_let_newer_input_wait() {
 
 const PROPAGATION: Duration = Duration::from_secs(5);
 
-/// A leader that writes for Istio, to an API server that keeps what it gets. `changes`: whether there is newer input
-/// with each request.
+/// A leader for Istio, with an API server that keeps objects. `changes`: whether there is newer input with each
+/// request.
 fn istio(changes: bool) -> Site {
     let (wanting, wants) = watch::channel(None);
     let wanting = Arc::new(wanting);
@@ -172,13 +171,11 @@ fn istio(changes: bool) -> Site {
     leader(client, asked, recipient, PROPAGATION, (wanting, wants))
 }
 
-/// The kinds of Istio: of objects for routes, and of filters.
 fn kinds() -> [&'static ManifestKind; 2] {
     let kinds = ControlPlane::Istio(IstioOptions::default()).definitions();
     kinds.try_into().unwrap()
 }
 
-/// The filter of a Gateway, with policies of this version.
 fn filter(gateway: &str, version: usize) -> Manifest {
     Manifest {
         stage: WriteStage::Filter,
@@ -187,7 +184,7 @@ fn filter(gateway: &str, version: usize) -> Manifest {
     }
 }
 
-/// The object for a route of this namespace, which needs a policy of this version.
+/// An object for a route of this namespace, with a policy of this version.
 fn rule(gateway: &str, tenant: &str, version: usize) -> Manifest {
     Manifest {
         definition: kinds()[0],
@@ -198,7 +195,7 @@ fn rule(gateway: &str, tenant: &str, version: usize) -> Manifest {
 }
 
 impl Site {
-    /// A round with this wanted, and the objects that it writes and deletes, by their names.
+    /// Returns the names of written and deleted objects.
     async fn round(&mut self, objects: Vec<Manifest>) -> Vec<String> {
         self.want(objects);
         self.again().await
@@ -234,7 +231,6 @@ impl Site {
         written.map(name).collect()
     }
 
-    /// Whether the proxies of a Gateway have all that is wanted.
     fn has_all(&self, gateway: &str) -> bool {
         let generation = self.wanting.borrow().as_ref().unwrap().generation;
         let written = self.written.borrow();
@@ -342,7 +338,7 @@ async fn any_change_ended_the_wait_for_the_filter() {
 #[tokio::test]
 async fn a_filter_that_is_not_written_yet_let_routes_pass() {
     let mut site = istio(true);
-    // So many that the round ends before the last one is written.
+    // The round ends before the last one is written.
     let filters = (0..=ROUND).map(|number| filter(&format!("{number:03}"), 1));
     let of = |gateway: &str| rule(gateway, "team", 1);
     let wanted: Vec<_> = filters.chain([of("000"), of("064")]).collect();

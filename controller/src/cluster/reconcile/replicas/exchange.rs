@@ -20,29 +20,25 @@ use crate::cluster::kube::named_object::{self, ObservedObject};
 use crate::cluster::reconcile::reconcile_loop::{self, Closed, Reconcile, changed_or_never};
 use limpet_model::{MANAGED_BY, MANAGER};
 
-/// The timeout of one call.
 const CALL: Duration = Duration::from_secs(5);
 
-/// The Lease that replicas share, and this replica's name in it.
+/// The replicas' shared Lease, and this replica's name in it.
 #[derive(Debug, Clone)]
 pub(crate) struct ReplicaLease {
     pub(crate) namespace: String,
-    /// The name of the Lease.
     pub(crate) name: String,
     /// Unique among the replicas.
     pub(crate) replica: String,
 }
 
-/// What this replica tells the others, and what they tell. Clones are handles of the same.
+/// A shared handle of this replica's report, and the others'.
 #[derive(Debug, Clone)]
 pub(crate) struct ReplicaReports {
     own: watch::Sender<OwnReport>,
-    /// `None`: unknown.
     others: watch::Receiver<Option<Arc<ReplicaView>>>,
 }
 
 impl ReplicaReports {
-    /// Reports whether this replica's Envoys have the keyring.
     pub(crate) fn report_keyring(&self, delivery: KeyringDelivery) {
         let delivery = Some(delivery);
         self.own.send_if_modified(|own| {
@@ -52,7 +48,7 @@ impl ReplicaReports {
         });
     }
 
-    /// Tells how far the Envoys of each Gateway are. Gateways without Envoys are left out.
+    /// Gateways without Envoys are left out.
     pub(crate) fn report_envoys(&self, envoys: BTreeMap<String, EnvoyCounts>) {
         self.own.send_if_modified(|own| {
             let changed = own.envoys != envoys;
@@ -61,7 +57,6 @@ impl ReplicaReports {
         });
     }
 
-    /// Tells which routes this replica's Envoys refuse.
     pub(crate) fn report_refused_routes(&self, refused: BTreeSet<RefusedRoute>) {
         self.own.send_if_modified(|own| {
             let changed = own.refused_routes != refused;
@@ -70,17 +65,16 @@ impl ReplicaReports {
         });
     }
 
-    /// Tells the address of this replica's pages.
     pub(crate) fn report_pages(&self, pages: SocketAddr) {
         self.own.send_modify(|own| own.pages = Some(pages));
     }
 
-    /// What the others told last; `None`: unknown.
+    /// The others' last reports; `None`: unknown.
     pub(crate) fn others(&mut self) -> Option<Arc<ReplicaView>> {
         self.others.borrow_and_update().clone()
     }
 
-    /// Whether another one has its pages at this address.
+    /// Whether another replica has pages at this address.
     pub(crate) fn are_at(&self, address: IpAddr) -> bool {
         let others = self.others.borrow();
         let mut pages = others
@@ -90,19 +84,18 @@ impl ReplicaReports {
         pages.any(|pages| pages.ip().to_canonical() == address)
     }
 
-    /// Waits until the others tell something else; for ever if the exchange does not run.
+    /// Waits for ever if the exchange does not run.
     pub(crate) async fn changed(&mut self) {
         changed_or_never(&mut self.others).await;
     }
 }
 
-/// Writes this replica's report to the shared Lease when it changes, and follows the others'.
+/// Writes this replica's report to the shared Lease, and follows the others'.
 pub(crate) struct ReplicaExchange {
     leases: Api<Lease>,
     name: String,
-    /// The Lease as it changes.
     states: BoxStream<'static, ObservedObject<Lease>>,
-    /// The `resourceVersion` of the Lease that was looked at last; `None`: unknown.
+    /// The `resourceVersion` of the Lease that was read last; `None`: unknown.
     version: Option<u64>,
     presence: ReplicaPresence,
     pods: ReplicaPods,
@@ -119,7 +112,7 @@ pub(crate) struct ReplicaExchange {
 impl Reconcile for ReplicaExchange {
     const GATHER: Duration = Duration::from_millis(200);
 
-    /// Waits until there is something to tell the others. What they tell is passed on meanwhile.
+    /// Passes reports of others on, until there is something to write.
     async fn changed(&mut self) -> Result<(), Closed> {
         loop {
             tokio::select! {
@@ -127,7 +120,7 @@ impl Reconcile for ReplicaExchange {
                 () = until(&mut self.ended) => return Err(Closed),
                 // Without the right to watch the Lease, it is read with each beat.
                 Some(seen) = self.states.next() => if let Ok(Some(lease)) = seen {
-                    // The watch may bring what was before our last write.
+                    // The watch may show the Lease before our last write.
                     if version(&lease) < self.version {
                         continue;
                     }
@@ -163,9 +156,9 @@ impl Reconcile for ReplicaExchange {
 }
 
 impl ReplicaExchange {
-    /// The leader removes reports of replicas that are gone. The keyring waits `phase_time` for a silent replica.
-    /// `keyring` is in the first report already: other replicas wait only for those that report one. `ended` tells when
-    /// this one serves no Envoy any more.
+    /// The leader removes reports of gone replicas. The keyring waits `phase_time` for a silent one. `keyring` is in
+    /// the first report already: others wait only for replicas that report one. `ended`: this one serves no Envoy any
+    /// more.
     pub(crate) fn new(
         client: &Client,
         lease: &ReplicaLease,
@@ -197,7 +190,7 @@ impl ReplicaExchange {
         (exchange, ReplicaReports { own: saying, others })
     }
 
-    /// Runs until this replica has ended, and says so last: its Envoys need not acknowledge anything then.
+    /// Its last report says that it has ended, so its Envoys need not acknowledge anything.
     pub(crate) async fn run(mut self) {
         reconcile_loop::run(&mut self).await;
         let own = self.own.borrow().ended();
@@ -216,13 +209,12 @@ impl ReplicaExchange {
         );
     }
 
-    /// Passes on what the others told.
     fn observe(&mut self, lease: Lease) {
         self.receive(lease);
         self.publish(Some(Arc::new(self.presence.view())));
     }
 
-    /// Looks which of the others have no pod any more. Returns whether the pod of one is being deleted.
+    /// Returns whether another replica's pod is being deleted.
     async fn find_pods(&mut self) -> bool {
         let looked = tokio::time::timeout(CALL, self.pods.stages(self.presence.serving())).await;
         // Without an answer, their silence counts.
@@ -232,8 +224,8 @@ impl ReplicaExchange {
         found.values().any(|stage| *stage == Some(PodStage::Ends))
     }
 
-    /// Reads what the others told. An answer to our own write is always the newest, even if its version is lower:
-    /// a restored API server begins at a former one.
+    /// The answer to our own write is always the newest, even if its version is lower: a restored API server begins at
+    /// a former one.
     fn receive(&mut self, lease: Lease) {
         self.version = version(&lease);
         let annotations = lease.metadata.annotations.unwrap_or_default();
@@ -248,7 +240,6 @@ impl ReplicaExchange {
         });
     }
 
-    /// Returns when to try again.
     fn fail(&mut self, error: String) -> Duration {
         if self.failed.as_ref() != Some(&error) {
             tracing::warn!(
@@ -263,11 +254,11 @@ impl ReplicaExchange {
         self.backoff.next()
     }
 
-    /// Writes this replica's report. Returns the Lease as it is then.
+    /// Returns the Lease with this replica's report.
     async fn beat(&mut self, own: &OwnReport) -> Result<Lease, Error> {
         let leads = *self.leads.borrow();
         let annotations = self.presence.annotations(own, leads);
-        // A merge patch of only this replica's annotation, so it cannot conflict with the others'.
+        // Only this replica's annotation, so it cannot conflict with the others'.
         let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
         match self.leases.patch(&self.name, &PatchParams::default(), &patch).await {
             Err(Error::Api(status)) if status.code == 404 => {}
@@ -308,7 +299,7 @@ mod tests {
     use super::*;
     use crate::cluster::reconcile::replicas::report::ReplicaReport;
 
-    /// The Lease with a report of another replica that says no more than its beat.
+    /// A Lease on which other replicas report only a beat.
     fn lease(version: u64, replicas: &[&str]) -> serde_json::Value {
         let report = |name: &&str| (format!("replica.limpet.dev/{name}"), json!("?"));
         let annotations: serde_json::Map<_, _> = replicas.iter().map(report).collect();
@@ -349,7 +340,7 @@ mod tests {
         assert_eq!(replicas.others().unwrap().len(), 2);
     }
 
-    /// What the replica `one` says in a patch of the Lease.
+    /// The report of the replica `one` in a patch of the Lease.
     async fn said(request: Request<Body>) -> ReplicaReport {
         let bytes = request.into_body().collect_bytes().await.unwrap();
         let patch: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
@@ -395,8 +386,8 @@ mod tests {
         assert_eq!(last, expected);
     }
 
-    /// What `one` knows of another replica that said where its pages are, where the API server has these pods: by name,
-    /// whether each is being deleted. Returns how long it waits until it looks again, too.
+    /// What `one` knows of another replica with pages, and when it looks again. `pods`: by name, whether each is being
+    /// deleted.
     async fn looked_up(pods: &'static [(&'static str, bool)]) -> (ReplicaReport, Duration) {
         let answer = move |request: Request<Body>| {
             let query = request.uri().query().unwrap_or_default().to_owned();

@@ -1,9 +1,9 @@
-//! What replicas tell each other of their connected Envoys: which keyring they have, how far each Gateway's are, and
-//! which routes they refuse.
+//! Reports between replicas on their Envoys: which keyring they have, how far each Gateway's are, and which routes they
+//! refuse.
 //!
-//! - `report`: what a replica tells. Pure.
-//! - `presence`: which replicas are there. Pure. `pods`: whether their pods are.
-//! - `exchange`: the task that writes the report and reads the others'.
+//! - `report`: the content. Pure.
+//! - `presence`: which replicas exist. Pure. `pods`: whether their pods do.
+//! - `exchange`: writes the report and reads the others'.
 
 mod exchange;
 mod pods;

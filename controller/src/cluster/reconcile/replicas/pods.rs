@@ -1,5 +1,4 @@
-//! The pods of replicas. A replica whose pod is gone has ended, even if it could not say so: with `helm uninstall`, its
-//! rights go before it does.
+//! A replica whose pod is gone has ended, even if it could not say so: `helm uninstall` takes its rights before.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,27 +8,23 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, Client, Error};
 
-/// How soon a pod is looked for again: a replica may have another report many times in a second.
+/// The least time between searches, because reports may change many times in a second.
 pub(super) const SOON: Duration = Duration::from_secs(5);
 
-/// How far the pod of a replica is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PodStage {
     There,
-    /// It is being deleted.
     Ends,
-    /// It is deleted, or its containers have ended for good.
+    /// Deleted, or its containers have ended for good.
     Gone,
 }
 
-/// Looks for the pods of replicas.
 pub(super) struct ReplicaPods {
     api: Api<Pod>,
-    /// This replica's name.
     own: String,
     /// Whether this replica has a pod of its name in the namespace; `None`: unknown.
     has_pod: Option<bool>,
-    /// When it looked last, and what it found; `None`: the API server did not tell.
+    /// When pods were listed, and what was found; `None` for a pod: the API server did not answer.
     listed_at: Option<Instant>,
     found: BTreeMap<String, Option<PodStage>>,
 }
@@ -45,9 +40,8 @@ impl ReplicaPods {
         }
     }
 
-    /// How far the pods of these replicas are.
     pub(super) async fn stages(&mut self, replicas: Vec<String>) -> &BTreeMap<String, Option<PodStage>> {
-        // One that was gone has reported since, so it has another pod.
+        // It has reported since it was gone, so it has another pod.
         let is_known = |name| matches!(self.found.get(name), Some(stage) if *stage != Some(PodStage::Gone));
         let is_fresh = self.listed_at.is_some_and(|at| at.elapsed() < SOON);
         if is_fresh && replicas.iter().all(is_known) {
@@ -63,7 +57,7 @@ impl ReplicaPods {
         &self.found
     }
 
-    /// Where this replica has no pod, that the others have none says nothing.
+    /// Without a pod of this replica, missing pods of others say nothing.
     async fn are_told(&mut self) -> bool {
         if self.has_pod.is_none() {
             self.has_pod = self.stage(&self.own).await.ok().map(|stage| stage != PodStage::Gone);

@@ -1,7 +1,6 @@
-//! Each replica writes one annotation of a shared Lease when its report changes, and again and again at a slow pace. It
-//! reads the others' in the answers, and as they change. A replica whose annotation does not change for some time is
-//! gone, by this process's clock. Only time in which the API server answered counts: while no replica can write, none
-//! is gone.
+//! Each replica writes one annotation of a shared Lease when its report changes, and at a slow pace, and reads the
+//! others'. A replica whose annotation does not change for some time is gone, by this process's clock. Only time in
+//! which the API server answered counts: while no replica can write, none is gone.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,25 +8,22 @@ use std::time::{Duration, Instant};
 use super::report::{KeyringDelivery, OwnReport, ReplicaReport, ReplicaView};
 use limpet_model::short_hash::hash;
 
-/// How often a replica writes its annotation if its report does not change.
+/// The time between writes of an unchanged report.
 pub(super) const BEAT: Duration = Duration::from_secs(30);
 /// After this time, a silent replica and its Envoys are gone. If the `phaseTime` of rotations is longer, the keyring
-/// waits that long for the replica, so that its Envoys have reconnected elsewhere.
+/// waits that long, so that its Envoys have reconnected elsewhere.
 const LEASE: Duration = Duration::from_secs(75);
-/// Annotations with this prefix are reports.
+/// The prefix of annotations with reports.
 const PREFIX: &str = "replica.limpet.dev/";
-/// How many bytes all reports may have together. An object's annotations may have 256 KiB; a new replica starts in the
-/// rest.
+/// The most bytes of all reports. An object's annotations may have 256 KiB; a new replica starts in the rest.
 const ROOM: usize = 224 * 1024;
 
 /// One replica's view of the Lease.
 #[derive(Debug)]
 pub(super) struct ReplicaPresence {
     name: String,
-    /// How long a replica may be silent.
     patience: Duration,
     beat: u64,
-    /// The report that was written last.
     text: String,
     /// When the API server answered last.
     answered_at: Option<Instant>,
@@ -37,7 +33,7 @@ pub(super) struct ReplicaPresence {
 #[derive(Debug)]
 struct OtherReplica {
     text: String,
-    /// For how long its report has not changed.
+    /// How long its report has not changed.
     silent: Duration,
     /// Whether its pod was gone after this report.
     has_no_pod: bool,
@@ -55,7 +51,7 @@ impl ReplicaPresence {
         }
     }
 
-    /// The annotations to write; `None` removes one. `tidies`: reports of replicas that are gone are removed.
+    /// The annotations to write; `None` removes one. `tidies`: removes reports of gone replicas.
     pub(super) fn annotations(&mut self, own: &OwnReport, tidies: bool) -> BTreeMap<String, Option<String>> {
         self.beat = self.beat.wrapping_add(1);
         self.text = own.text(&self.name, self.beat, self.room());
@@ -65,23 +61,21 @@ impl ReplicaPresence {
         annotations
     }
 
-    /// Whether there is something to write: the others leave more or less room for the report, or one of them is gone.
+    /// Whether the report's room has changed, or another replica is gone.
     pub(super) fn is_due(&self, own: &OwnReport, tidies: bool) -> bool {
         let some_gone = || self.others.values().any(|other| self.is_gone(other));
         own.text(&self.name, self.beat, self.room()) != self.text || tidies && some_gone()
     }
 
-    /// How many bytes the report may have.
     fn room(&self) -> usize {
         match self.answered_at {
             Some(_) => ROOM / (self.others.len() + 1).max(2),
-            // The number of replicas is unknown yet, so there may be no room. The first report is as short as possible,
-            // and the others make room for more when they see it.
+            // With an unknown number of replicas, there may be no room. The first report is as short as possible, and
+            // the others make room when they see it.
             None => 0,
         }
     }
 
-    /// Reads what the others told from the annotations of the Lease.
     pub(super) fn observe(&mut self, annotations: &BTreeMap<String, String>, now: Instant) -> ReplicaView {
         // Time in which no replica could write does not count as silence.
         let passed = self
@@ -111,7 +105,6 @@ impl ReplicaPresence {
         self.view()
     }
 
-    /// What the others told that are not gone.
     pub(super) fn view(&self) -> ReplicaView {
         let present = self.others.iter().filter(|(_, other)| !self.is_gone(other));
         let said = |(key, other): (&String, &OtherReplica)| match ReplicaReport::read(&other.text) {
@@ -136,14 +129,14 @@ impl ReplicaPresence {
         present.map(said).collect()
     }
 
-    /// The other replicas that serve Envoys or have pages, as far as they told last.
+    /// Other replicas with Envoys or pages.
     pub(super) fn serving(&self) -> Vec<String> {
         let serves = |said: &ReplicaReport| said.pages.is_some() || !said.envoys.is_empty();
         let view = self.view().into_iter();
         view.filter(|(_, said)| serves(said)).map(|(name, _)| name).collect()
     }
 
-    /// The pods of these replicas are gone, and so are their Envoys and pages. The keyring waits for those Envoys.
+    /// Forgets Envoys and pages of replicas whose pods are gone. The keyring waits for those Envoys.
     pub(super) fn lose(&mut self, is_lost: impl Fn(&str) -> bool) {
         for other in self.others.values_mut() {
             other.has_no_pod |= ReplicaReport::read(&other.text).is_ok_and(|(name, _)| is_lost(&name));
@@ -155,7 +148,7 @@ impl ReplicaPresence {
     }
 }
 
-/// The name of a replica's annotation. It has a hash, since names of replicas may be too long.
+/// A hash, since names of replicas may be too long.
 fn key(replica: &str) -> String {
     format!("{PREFIX}{}", hash(replica.as_bytes(), 8))
 }
@@ -165,17 +158,15 @@ mod tests {
     use super::*;
     use crate::cluster::reconcile::replicas::report::{EnvoyCounts, behind, digest};
 
-    /// A Lease, as the API server keeps it.
     #[derive(Default)]
     struct Lease(BTreeMap<String, String>);
 
     impl Lease {
-        /// A replica writes what it has to say, and reads the answer.
         fn beat(&mut self, replica: &mut ReplicaPresence, own: &OwnReport, tidies: bool, now: Instant) -> ReplicaView {
             self.offer(replica, own, tidies, now).unwrap()
         }
 
-        /// As [`Lease::beat`]; `None`: it is refused, for it would be too large.
+        /// `None`: refused as too large.
         fn offer(
             &mut self,
             replica: &mut ReplicaPresence,

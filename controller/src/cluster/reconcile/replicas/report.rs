@@ -7,43 +7,39 @@ use crate::cluster::reconcile::turns::in_turns;
 use limpet_api::ObjectName;
 use limpet_model::short_hash::hash;
 
-/// Identifies a keyring without revealing anything else of it.
+/// Identifies a keyring without revealing it.
 pub(crate) fn digest(text: &str) -> String {
     hash(text.as_bytes(), 16)
 }
 
-/// Which keyring all Envoys of a replica have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum KeyringDelivery {
-    /// All connected Envoys have the keyring with this [`digest`], and those that lost their connection have had time
-    /// to come back.
+    /// The [`digest`] of the keyring that all connected Envoys have. Disconnected ones have had time to come back.
     Has(String),
-    /// Why that is not known yet.
+    /// Why it is unknown.
     WaitsFor(String),
 }
 
-/// The Envoys of a Gateway that are connected to a replica.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct EnvoyCounts {
     pub(crate) connected: usize,
     pub(crate) settled: usize,
-    /// The first refusals, each with the resource and Envoy's message.
+    /// The first ones, with resource and Envoy's message.
     pub(crate) refusals: Vec<String>,
 }
 
-/// What a replica tells of its own Envoys.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct OwnReport {
     /// `None`: its keyring comes from a file.
     pub(super) keyring: Option<KeyringDelivery>,
-    /// By the Gateway's name. Gateways without Envoys are left out.
+    /// By Gateway. Those without Envoys are left out.
     pub(super) envoys: BTreeMap<String, EnvoyCounts>,
     pub(super) refused_routes: BTreeSet<RefusedRoute>,
-    /// Where its pages are: the address of metrics.
+    /// The address of metrics.
     pub(super) pages: Option<SocketAddr>,
 }
 
-/// What an Envoy refused of a route: the name and the version of the preflight's unit, and Envoy's words.
+/// The preflight's unit with its version, and Envoy's words.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct RefusedRoute {
     pub(crate) unit: String,
@@ -51,23 +47,20 @@ pub(crate) struct RefusedRoute {
     pub(crate) words: String,
 }
 
-/// What another replica told.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ReplicaReport {
     pub(crate) keyring: Option<KeyringDelivery>,
-    /// By the Gateway's name. Gateways without Envoys are left out.
     pub(crate) envoys: BTreeMap<String, EnvoyCounts>,
     pub(crate) refused_routes: BTreeSet<RefusedRoute>,
-    /// Where its pages are: the address of metrics.
     pub(crate) pages: Option<SocketAddr>,
-    /// How many Gateways the report had no room for.
+    /// How many Gateways had no room.
     pub(crate) untold: usize,
 }
 
-/// What the other replicas told, by their names.
+/// The other replicas' reports, by name.
 pub(crate) type ReplicaView = BTreeMap<String, ReplicaReport>;
 
-/// The first replica whose Envoys do not all have this keyring, and why.
+/// The first replica without this keyring, and why.
 pub(crate) fn behind<'a>(view: &'a ReplicaView, keyring: &str) -> Option<(&'a str, &'a str)> {
     view.iter().find_map(|(replica, said)| match said.keyring.as_ref()? {
         KeyringDelivery::Has(known) if known == keyring => None,
@@ -76,7 +69,6 @@ pub(crate) fn behind<'a>(view: &'a ReplicaView, keyring: &str) -> Option<(&'a st
     })
 }
 
-/// The JSON form.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct LeaseReport {
@@ -85,8 +77,7 @@ struct LeaseReport {
     keyring: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     waits_for: Option<String>,
-    /// By Gateway: how many are connected, and how many have acknowledged everything. Short, since there may be
-    /// thousands of Gateways.
+    /// By Gateway: connected Envoys, and those that have acknowledged everything. Short, for thousands of Gateways.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     envoys: BTreeMap<String, (usize, usize)>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -106,15 +97,14 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// How many refused routes a report has at most.
+/// The most refused routes of a report.
 const ROUTES: usize = 20;
-/// The maximum number of bytes of `"untold":1234567,` and of the names of the fields that are there if they are not
-/// empty.
+/// Bytes of `"untold":1234567,` and of the names of optional fields.
 const UNTOLD: usize = 18 + 60;
 
 impl OwnReport {
-    /// What a replica tells last. Its Envoys are connected elsewhere or gone. What they have of the keyring counts
-    /// until they have had time to come back. Its pages are gone, and soon another pod may have the address.
+    /// The last report. The Envoys' keyring counts until they have had time to come back elsewhere. The pages are gone,
+    /// and soon another pod may have the address.
     pub(super) fn ended(&self) -> Self {
         Self {
             envoys: BTreeMap::new(),
@@ -123,9 +113,8 @@ impl OwnReport {
         }
     }
 
-    /// The report of the replica of this name, in at most `room` bytes. If they do not suffice, refusals are left out
-    /// first, then Gateways. Namespaces take turns, so that one with many of them, or with long words, leaves others
-    /// their room.
+    /// At most `room` bytes: refusals are left out first, then Gateways. Namespaces take turns, so that one with many
+    /// Gateways, or with long words, leaves others their room.
     pub(super) fn text(&self, replica: &str, beat: u64, room: usize) -> String {
         let (keyring, waits_for) = match self.keyring.clone() {
             Some(KeyringDelivery::Has(keyring)) => (Some(keyring), None),
@@ -157,7 +146,7 @@ impl OwnReport {
                 report.untold += 1;
             }
         }
-        // Another replica finds out by itself what it is not told.
+        // Other replicas find omitted ones themselves.
         let routes = in_turns(&self.refused_routes, "", |refused| {
             refused.unit.split('/').nth(1).unwrap_or_default()
         });
@@ -193,10 +182,7 @@ impl LeaseReport {
 }
 
 impl ReplicaReport {
-    /// Reads a report, and the name of the replica that wrote it.
-    ///
-    /// # Errors
-    /// If the text is no report, or one of another release.
+    /// Also returns the replica's name. Fails on reports of other releases, too.
     pub(super) fn read(text: &str) -> Result<(String, Self), serde_json::Error> {
         let report: LeaseReport = serde_json::from_str(text)?;
         let keyring = report.keyring.map(KeyringDelivery::Has);
@@ -362,7 +348,7 @@ mod tests {
             assert_eq!(["shop-0000/web", "shop-0999/web"].map(told), refusals);
             assert_eq!(said.envoys.len() + said.untold, 1000);
             assert_eq!(said.untold > 0, untold, "{room}");
-            // No more is left out than has to be, but for a Gateway or two.
+            // Only necessary omissions.
             assert!(!untold || text.len() + 100 > room, "{} in {room}", text.len());
         }
         let (_, said) = ReplicaReport::read(&own.text("leader", 1, 0)).unwrap();

@@ -1,9 +1,9 @@
-//! A Service for each `XBackend` that selects pods, so that the cluster makes `EndpointSlices` of them. The Gateway API
-//! allows this, with the `XBackend` as the Service's owner. Only the leader writes. It may lack the right to, which is
-//! a role of its own: then the statuses of the `XBackend`s say so.
+//! A Service, owned by the `XBackend`, for each `XBackend` that selects pods, so that the cluster makes
+//! `EndpointSlices` of them, as the Gateway API allows. Only the leader writes. Without the right, which is a role of
+//! its own, statuses say so.
 //!
-//! - `wanted`: which Services must be there. Pure.
-//! - `reconciler`: creates, changes and deletes them.
+//! - `wanted`: the Services that should exist. Pure.
+//! - `reconciler`: writes them.
 
 mod reconciler;
 #[cfg(test)]

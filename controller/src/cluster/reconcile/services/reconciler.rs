@@ -16,7 +16,7 @@ use crate::cluster::reconcile::reported::PublishedReports;
 use crate::cluster::reconcile::turns::{DeferredRetries, RoundOrder};
 use limpet_api::{Kind, ObjectName};
 
-/// The `XBackend`s whose Service the API server refuses to write, with its words.
+/// By `XBackend`, with the API server's words.
 pub(crate) type RefusedServices = BTreeMap<ObjectName, String>;
 
 pub(crate) struct ServiceReconciler {
@@ -26,14 +26,12 @@ pub(crate) struct ServiceReconciler {
     leads: watch::Receiver<bool>,
     refused: watch::Sender<RefusedServices>,
     order: RoundOrder,
-    /// What waits, by the `XBackend`: what was refused, with the API server's words if these are for a person, and what
-    /// was written and is not seen yet.
+    /// Refusals, with the API server's words if these are for a person, and writes that are not seen yet.
     waiting: DeferredRetries<ObjectName, Option<String>>,
     logs: LogRate,
     backoff: Backoff,
 }
 
-/// How a round ended.
 enum ServiceRound {
     Done,
     /// There is newer input.
@@ -148,7 +146,7 @@ impl ServiceReconciler {
         }
     }
 
-    /// Says what is refused. Each refusal is logged once.
+    /// Logs each refusal once.
     fn refuse(&self) {
         let refused = self.waiting.outcomes();
         let refused = refused.filter_map(|(backend, words)| Some((backend.clone(), words.clone()?)));
@@ -167,7 +165,6 @@ impl ServiceReconciler {
         });
     }
 
-    /// Returns whether anything was written.
     async fn make(&self, change: &ServiceChange) -> Result<bool, Error> {
         match &change.object {
             Some(object) => self.apply(&change.service, object).await,
@@ -175,7 +172,7 @@ impl ServiceReconciler {
         }
     }
 
-    /// Returns whether anything was written.
+    /// Whether anything was written.
     async fn apply(&self, name: &ObjectName, object: &Value) -> Result<bool, Error> {
         // The Lease may have been lost meanwhile.
         if !*self.leads.borrow() {
@@ -195,7 +192,7 @@ impl ServiceReconciler {
             .map(|_| true)
     }
 
-    /// Returns whether anything was written.
+    /// Whether anything was written.
     async fn delete(&self, name: &ObjectName) -> Result<bool, Error> {
         if !*self.leads.borrow() {
             return Ok(false);

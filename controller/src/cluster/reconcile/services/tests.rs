@@ -13,7 +13,7 @@ use crate::cluster::reconcile::test_server::{Asked, client, refusal, take};
 use crate::cluster::reconcile::turns::ROUND;
 use limpet_api::{Kind, ObjectName};
 
-/// A leader whose API server refuses the Services of the namespace `many`.
+/// The API server refuses the Services of the namespace `many`.
 struct Site {
     reconciler: ServiceReconciler,
     refused: watch::Receiver<RefusedServices>,
@@ -119,7 +119,7 @@ async fn refused_services_were_asked_for_every_ten_seconds_before_those_of_other
     );
     assert_eq!(site.refused.borrow().len(), 100);
     assert!(rest.is_some_and(|rest| !rest.is_zero()), "{rest:?}");
-    // A refusal that has not changed is reported without a request.
+    // Unchanged refusals are reported without a request.
     for _ in 0..3 {
         site.reporting.send_modify(|_| ());
         site.reconciler.reconcile().await;

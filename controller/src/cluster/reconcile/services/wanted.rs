@@ -7,14 +7,13 @@ use crate::cluster::kube::StatusDigest;
 use limpet_api::{Object, ObjectName, ServiceSpec, XBackendSpec};
 use limpet_model::{MANAGED_BY, MANAGER, Objects, pod_labels, selector_service};
 
-/// What has to be done to the Services of `XBackend`s, by the `XBackend`.
+/// By `XBackend`.
 pub(super) type ServiceChanges = BTreeMap<ObjectName, ServiceChange>;
 
-/// What has to be done to a Service.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ServiceChange {
     pub(super) service: ObjectName,
-    /// To create or change it: the object for a server-side apply. `None`: it is ours, and not needed any more.
+    /// For a server-side apply. `None`: our Service is not needed any more.
     pub(super) object: Option<Value>,
 }
 
@@ -25,8 +24,8 @@ impl ServiceChange {
     }
 }
 
-/// Compares Services with the `XBackend`s that need one. `used` are those that our routes lead to, and `api_version` is
-/// theirs. The cluster itself deletes the Service of a deleted `XBackend`.
+/// `used`: targets of our routes. `api_version`: of `XBackend`s. The cluster itself deletes the Service of a deleted
+/// one.
 pub(super) fn changes<'a>(
     objects: &Objects,
     used: impl IntoIterator<Item = &'a ObjectName>,
@@ -48,7 +47,7 @@ pub(super) fn changes<'a>(
     }
     for (name, backend) in &objects.backends {
         let service = selector_service(name);
-        // A backend that cannot be read keeps its Service: it may still need it.
+        // An unreadable backend may still need its Service.
         if backend.malformed.is_none()
             && pods(&backend.spec).is_none()
             && objects
@@ -72,7 +71,7 @@ pub(super) fn is_ours(service: &Service) -> bool {
     label.is_some_and(|by| by == MANAGER)
 }
 
-/// The labels and the port of a backend's pods. `None` without labels, or with some that the API server would refuse.
+/// The labels and the port of the pods. `None` without labels, or with some that the API server would refuse.
 fn pods(spec: &XBackendSpec) -> Option<(&BTreeMap<String, String>, u16)> {
     let labels = pod_labels(spec).ok().filter(|_| spec.kind == "EndpointSelector")?;
     Some((labels, spec.port.as_ref()?.number))
@@ -137,7 +136,7 @@ mod tests {
         }
     }
 
-    /// A cluster with one XBackend of this type, and its Service, if it has these labels and this port.
+    /// One XBackend of this type, and its Service with these labels and this port, if any.
     fn objects(kind: &str, service: Option<(&str, u16)>) -> Objects {
         let meta = Meta {
             name: "blue".into(),

@@ -10,23 +10,21 @@ use limpet_model::reports::{Condition, PolicyReport, RouteReport};
 use limpet_model::{Map, Reports};
 use limpet_resources::changes;
 
-/// The wanted statuses by kind and name, with the digests of our parts; `None`: not known yet, so the status stays.
+/// With the digests of our parts; `None`: unknown, so the status stays.
 pub(crate) type DesiredStatuses = BTreeMap<Kind, BTreeMap<ObjectName, Option<(StatusDigest, DesiredStatus)>>>;
 
-/// What statuses have besides the reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct StatusFacts {
     /// The `controllerName` of our entries.
     pub(crate) controller: String,
-    /// The condition `Programmed` of each Gateway.
     pub(crate) programmed: BTreeMap<ObjectName, Condition>,
-    /// The `XBackend`s whose Service may not be written.
+    /// `XBackend`s whose Service may not be written.
     pub(crate) without_service: RefusedServices,
-    /// The `ClusterRole` that lets the controller write them.
+    /// The `ClusterRole` for these Services.
     pub(crate) services_role: String,
-    /// The Gateways whose Envoys are not kept as they should be: why they are not programmed.
+    /// Gateways whose Envoys cannot be kept as wanted.
     pub(crate) without_envoys: BTreeMap<ObjectName, Condition>,
-    /// The Gateways with former Envoys, and why those that they should have do not come up.
+    /// Why Gateways have former Envoys.
     pub(crate) stuck: BTreeMap<ObjectName, String>,
 }
 
@@ -34,7 +32,6 @@ pub(crate) struct StatusFacts {
 pub(super) const SERVICE_REFUSED: &str = "ServiceRefused";
 
 impl StatusFacts {
-    /// The Gateways of which something else is known than before.
     fn changed_gateways(&self, before: &Self) -> BTreeSet<ObjectName> {
         let mut changed = differing(&before.programmed, &self.programmed);
         changed.extend(differing(&before.without_envoys, &self.without_envoys));
@@ -50,7 +47,7 @@ fn differing<V: PartialEq>(before: &BTreeMap<ObjectName, V>, now: &BTreeMap<Obje
         .collect()
 }
 
-/// Brings statuses up to date that were made of reports and facts `before`. Returns whose these are.
+/// Updates statuses that were made of `before`. Returns the changed ones.
 pub(crate) fn catch_up(
     desired: &mut DesiredStatuses,
     (before, facts_before): (&Reports, &StatusFacts),
@@ -115,7 +112,7 @@ pub(crate) fn catch_up(
     changed
 }
 
-/// Sets the status of an object, which may be gone (`None`), or whose status may not be known yet.
+/// Sets a status. `None`: the object is gone; `Some(None)`: not known yet.
 #[expect(clippy::option_option, reason = "gone, and not known")]
 fn set(
     desired: &mut DesiredStatuses,
@@ -135,7 +132,7 @@ fn set(
     }
 }
 
-/// What differs, and `others`, each as it is now.
+/// Present entries that differ, and `others`.
 fn changed_or<'m, N: Ord + Clone, V: PartialEq>(
     before: &'m Map<N, V>,
     now: &'m Map<N, V>,
@@ -145,7 +142,6 @@ fn changed_or<'m, N: Ord + Clone, V: PartialEq>(
     changed.chain(others.map(|(name, now)| (name, Some(now)))).collect()
 }
 
-/// The Gateway that this names in an object.
 fn gateway_of(reference: &ParentRef, object: &ObjectName) -> ObjectName {
     let namespace = reference.namespace.as_deref().unwrap_or(&object.namespace);
     ObjectName::new(namespace, &reference.name)
@@ -171,15 +167,15 @@ fn gateway(reports: &Reports, name: &ObjectName, facts: &StatusFacts) -> Option<
     };
     let mut listeners = report.listeners.clone();
     for listener in &mut listeners {
-        // A valid listener of a Gateway that is not accepted is not served, either.
+        // Envoys do not serve a valid listener of a Gateway that is not accepted.
         let bad = is_refused || !listener.serves();
         listener.conditions = with_programmed(&listener.conditions, programmed, bad);
     }
-    // What Envoys refuse comes first: it may be the reason why none is ready.
+    // Refusals come first: they may be the reason why no Envoy is ready.
     let unready = report.unready.as_ref().filter(|_| programmed.is_true());
     let mut conditions = with_programmed(&report.conditions, unready.unwrap_or(programmed), is_refused);
-    // It is the reason why there is no address, and why no Envoy is connected. Pods are looked at now and then: an
-    // Envoy that is connected and ready came later.
+    // It explains a missing address, or that no Envoy is connected. Pods are checked now and then, so a ready Envoy
+    // came later.
     let is_without = |without: &&Condition| without.reason != NO_RESOURCES || is_without_envoys(&conditions);
     let without = facts.without_envoys.get(name).filter(|_| !is_refused);
     if let Some(without) = without.filter(is_without) {
@@ -196,7 +192,7 @@ fn gateway(reports: &Reports, name: &ObjectName, facts: &StatusFacts) -> Option<
     })
 }
 
-/// Whether a Gateway waits for Envoys, or for the address that it gets with them.
+/// Whether it waits for Envoys, or for the address that comes with them.
 fn is_without_envoys(conditions: &[Condition]) -> bool {
     let mut programmed = conditions.iter().filter(|condition| condition.kind == "Programmed");
     programmed.any(|condition| ["Pending", "AddressNotAssigned"].contains(&condition.reason))
@@ -223,7 +219,7 @@ fn policy(name: &ObjectName, report: &PolicyReport, facts: &StatusFacts) -> Opti
         if accepted && reference.kind == "Gateway" {
             let of_gateway = facts.programmed.get(&gateway_of(reference, name))?;
             match known.and_then(|known| conditions.get_mut(known)) {
-                // A policy is not partially programmed if its Gateway is not programmed at all.
+                // A policy is not partially programmed without its Gateway.
                 Some(known) if known.is_true() && !of_gateway.is_true() => *known = of_gateway.clone(),
                 Some(_) => {}
                 None => conditions.push(of_gateway.clone()),
@@ -263,13 +259,13 @@ mod tests {
     use limpet_model::reports::{AncestorReport, GatewayReport, ListenerReport};
     use limpet_model::{SessionPolicyKind, SessionPolicyName};
 
-    /// Of a Gateway with this condition, whose listener is valid.
+    /// With a valid listener.
     fn wanted(accepted: Condition) -> (Vec<Condition>, Vec<Condition>) {
         let acknowledged = Condition::holds("Programmed", "Programmed", "");
         wanted_if(accepted, None, acknowledged)
     }
 
-    /// The same with what its Envoys have acknowledged, and why they are not ready.
+    /// With acknowledgements, and why Envoys are not ready.
     fn wanted_if(
         accepted: Condition,
         unready: Option<Condition>,
@@ -288,7 +284,7 @@ mod tests {
         wanted_of(report, programmed)
     }
 
-    /// Of an accepted Gateway with this listener.
+    /// Of an accepted Gateway.
     fn wanted_with(listener: ListenerReport) -> (Vec<Condition>, Vec<Condition>) {
         let report = GatewayReport {
             conditions: vec![Condition::holds("Accepted", "Accepted", "")],
@@ -298,7 +294,6 @@ mod tests {
         wanted_of(report, Condition::holds("Programmed", "Programmed", ""))
     }
 
-    /// The conditions of the Gateway `web` and of its listener.
     fn wanted_of(report: GatewayReport, programmed: Condition) -> (Vec<Condition>, Vec<Condition>) {
         let name = ObjectName::new("shop", "web");
         let reports = Reports {
@@ -394,7 +389,7 @@ mod tests {
         assert_eq!(of(Condition::holds("Programmed", "Programmed", "")), "Programmed");
     }
 
-    /// The report of a policy whose only rules are those of this Gateway.
+    /// With only this Gateway's rules.
     fn of_gateway(name: &str) -> PolicyReport {
         let ancestor_ref = ParentRef {
             kind: "Gateway".to_owned(),

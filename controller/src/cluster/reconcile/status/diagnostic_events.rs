@@ -1,5 +1,4 @@
-//! Events on the controller's own objects, written by the leader. They do not wait until something is published: if
-//! nothing can be, they say why.
+//! The leader's Events on the controller's own objects, even if nothing can be published.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,7 +10,6 @@ use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use limpet_api::ObjectName;
 
-/// Writes [`Diagnostics`] as Events.
 pub(crate) struct DiagnosticEvents {
     recorder: EventRecorder,
     namespace: String,
@@ -76,7 +74,7 @@ impl DiagnosticEvents {
                 reason: diagnostic.reason.name().to_owned(),
                 note: diagnostic.message.clone(),
                 is_news: diagnostic.reason.is_news(),
-                // It is about what the controller itself keeps, and does not come together from several objects.
+                // It concerns a single object.
                 patience: Duration::ZERO,
             });
         }

@@ -17,31 +17,29 @@ use limpet_xds::LogRate;
 
 /// The maximum length of a note (events.k8s.io/v1).
 const MAX_NOTE: usize = 1024;
-/// How many bytes of an object's name go into the Event's name, which may have 253 bytes.
+/// The most bytes of the object's name in an Event's name, which may have 253.
 const MAX_NAME: usize = 200;
-/// The reason of what an `IngressRoute` says and what is passed over, although the rest of it is served.
+/// The reason for ignored parts of an `IngressRoute` that is served.
 const IGNORED: &str = "Ignored";
-/// How long an object must have had a problem before a report: objects that belong together are applied one after the
-/// other, and what is written for them takes a moment.
+/// The minimum age of a problem: objects that belong together are applied one by one, and Envoys and status take a
+/// moment.
 const SETTLING: Duration = Duration::from_secs(5);
-/// How many Events of one namespace are written in a row, and when the next ones come: statuses wait meanwhile.
+/// The most Events of one namespace in a row, and the pause after them: statuses wait meanwhile.
 const IN_A_ROW: usize = 20;
 const BETWEEN: Duration = Duration::from_secs(1);
-/// How long a load balancer may take to get an address: a cloud's needs a minute or two.
+/// A cloud's load balancer needs a minute or two for its address.
 const ADDRESSING: Duration = Duration::from_secs(120);
 
-/// Something that a person must act on, or wants to know.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct StatusEvent {
     pub(super) reason: String,
     pub(super) note: String,
-    /// Nothing is wrong: it is logged where it happens, and its Event is `Normal`.
+    /// Logged where it happens. Its Event is `Normal`.
     pub(super) is_news: bool,
-    /// How long it must have lasted before a report.
+    /// The minimum age for a report.
     pub(super) patience: Duration,
 }
 
-/// The object that an Event is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct EventObject {
     pub(super) kind: &'static str,
@@ -50,12 +48,12 @@ pub(super) struct EventObject {
     pub(super) uid: String,
 }
 
-/// The problems of an object, according to its wanted status.
+/// The problems in a wanted status.
 pub(super) fn problems(wanted: &DesiredStatus) -> BTreeSet<StatusEvent> {
     let is_problem = |condition: &&Condition| match condition.kind {
         "Accepted" | "ResolvedRefs" => !condition.is_true(),
         "PartiallyInvalid" => condition.is_true(),
-        // Waiting for Envoys is no problem: it may last.
+        // Waiting for Envoys is no problem, because it may last.
         "Programmed" => !condition.is_true() && condition.reason != "Pending",
         _ => false,
     };
@@ -83,7 +81,7 @@ pub(super) fn problems(wanted: &DesiredStatus) -> BTreeSet<StatusEvent> {
         }
         DesiredStatus::Entries(entries) => {
             let conditions = entries.iter().flat_map(|entry| &entry.conditions);
-            // The `Programmed` of a policy is its Gateway's.
+            // `Programmed` is the Gateway's.
             let own = conditions
                 .filter(is_problem)
                 .filter(|condition| condition.kind != "Programmed" || condition.reason == SERVICE_REFUSED);
@@ -107,7 +105,7 @@ pub(super) fn problem(condition: &Condition) -> StatusEvent {
 }
 
 impl StatusEvent {
-    /// What is wrong with an object of users.
+    /// A problem of a user's object.
     pub(super) fn of_object(reason: &str, note: String) -> Self {
         Self {
             reason: reason.to_owned(),
@@ -122,8 +120,7 @@ impl StatusEvent {
     }
 }
 
-/// Writes an Event for each problem that lasts, once: it is not repeated while the problem lasts, nor by another
-/// replica or after a restart while the Event exists.
+/// Writes an Event once for each lasting problem, across replicas and restarts, while it exists.
 pub(crate) struct EventRecorder {
     client: Client,
     controller: String,
@@ -132,29 +129,25 @@ pub(crate) struct EventRecorder {
     logs: LogRate,
     notes: LogRate,
     backoff: Backoff,
-    /// When to try failed writes again.
     retry_due: Option<Instant>,
 }
 
-/// The outcome of writing an Event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EventOutcome {
-    /// Nothing yet. The problem has been there since then.
+    /// Since when the problem exists.
     Noticed(Instant),
     /// The Event exists, or would be refused again.
     Settled,
-    /// It must be tried again.
     Failed,
 }
 
-/// What a failed write means for other Events.
 #[derive(Debug, PartialEq, Eq)]
 enum EventFailure {
-    /// This Event is refused, and would be refused again.
+    /// Only this Event, which would be refused again.
     Refused,
-    /// No Event can be written in its namespace: a right is missing, or the namespace is being deleted.
+    /// All Events of a namespace without the right, or being deleted.
     Namespace,
-    /// No Event can be written now.
+    /// All Events, for now.
     Server,
 }
 
@@ -168,19 +161,17 @@ impl EventFailure {
     }
 }
 
-/// What has become of a round of Events so far.
 #[derive(Debug, Default)]
 struct EventRound {
     /// The namespaces that take no Events.
     closed: BTreeSet<limpet_api::Text>,
-    /// How many Events were written in each namespace.
     in_a_row: BTreeMap<limpet_api::Text, usize>,
     /// Whether the API server does not answer.
     is_away: bool,
 }
 
 impl EventRound {
-    /// How long an Event has to wait: until its problem has lasted for long, and until its namespace may have one more.
+    /// How long an Event waits: until the problem is old enough, and its namespace may have one more Event.
     fn wait(&self, regarding: &EventObject, problem: &StatusEvent, known: EventOutcome, now: Instant) -> Duration {
         let left = match known {
             EventOutcome::Noticed(since) => problem.patience.saturating_sub(now.duration_since(since)),
@@ -209,9 +200,8 @@ impl EventRecorder {
         }
     }
 
-    /// Takes in all current problems. Returns when to call it again for problems that may not last, and for Events that
-    /// could not be written. Until writing works again, it tries one Event per namespace, or only one if the API server
-    /// does not answer.
+    /// Returns when to call it again, for problems that may not last and for failed writes. Until writing works again,
+    /// it tries one Event per namespace, or only one if the API server does not answer.
     pub(super) async fn report(&mut self, problems: BTreeMap<EventObject, BTreeSet<StatusEvent>>) -> Option<Duration> {
         let now = Instant::now();
         let is_due = self.retry_due.is_none_or(|again| again <= now);
@@ -261,7 +251,6 @@ impl EventRecorder {
         rest.into_iter().chain(again).min()
     }
 
-    /// Writes an Event, if this round still may.
     async fn attempt(&self, regarding: &EventObject, problem: &StatusEvent, round: &mut EventRound) -> EventOutcome {
         let EventObject { kind, name, .. } = regarding;
         if round.is_away || round.closed.contains(&name.namespace) {
@@ -294,7 +283,7 @@ impl EventRecorder {
         } else {
             &name.namespace
         };
-        // Equal problems have equal names, so that the API server refuses the second Event.
+        // Equal problems have equal names, so that the API server refuses a second Event.
         let text = format!("{uid}\n{}\n{}\n{}", self.controller, problem.reason, problem.note);
         let hash = StatusDigest::of(text.as_bytes());
         let event = Event {
@@ -338,7 +327,7 @@ mod tests {
 
     use super::*;
 
-    /// A recorder, and how many Events it has written.
+    /// Also returns the number of written Events.
     fn recorder() -> (EventRecorder, Arc<AtomicUsize>) {
         let written = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&written);
@@ -399,7 +388,7 @@ mod tests {
         assert!(again.is_some_and(|again| again <= patience), "{again:?}");
         assert_eq!(recorder.report(BTreeMap::new()).await, None);
         tokio::time::sleep(patience).await;
-        // What comes back has not lasted.
+        // A problem that comes back has not lasted.
         assert!(recorder.report(problems(patience)).await.is_some());
         assert_eq!(written.load(Ordering::Relaxed), 0);
     }

@@ -3,7 +3,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
-/// Metrics of writing statuses. Clones share their values.
+/// Clones share their values.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StatusMetrics {
     pub(crate) leads: Gauge,
@@ -16,7 +16,7 @@ pub(crate) struct WriteLabels {
 }
 
 impl StatusMetrics {
-    /// `result` is `written`, `unchanged`, `gone`, `conflict` or `failed`.
+    /// `result`: `written`, `unchanged`, `gone`, `conflict` or `failed`.
     pub(super) fn wrote(&self, result: &'static str) {
         self.writes.get_or_create(&WriteLabels { result }).inc();
     }

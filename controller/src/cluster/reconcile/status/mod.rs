@@ -1,12 +1,10 @@
-//! Writes statuses: the [`limpet_model::Reports`], with what only the cluster and the connected Envoys know.
+//! Writes statuses: the [`limpet_model::Reports`], with facts of the cluster and the connected Envoys. See
+//! `design/status.md`.
 //!
 //! - `shape`: the form of statuses, and how our part is merged into them. Pure.
-//! - `desired`: from reports to statuses. Pure.
-//! - `programmed`: the condition `Programmed`, from what Envoys have acknowledged. Pure.
-//! - `reconciler`: finds statuses that differ, and writes them.
-//! - `writer`: reads, changes and writes back one status.
-//! - `metrics`: counts the outcomes of writes.
-//! - `events`: Events for what a person must act on. `diagnostic_events`: those on the controller's own objects.
+//! - `desired`: from reports to statuses. `programmed`: the condition `Programmed`. Pure.
+//! - `reconciler`: finds statuses that differ. `writer`: writes one. `metrics`: its outcomes.
+//! - `events`: Events for a person. `diagnostic_events`: those on the controller's own objects.
 
 mod desired;
 mod diagnostic_events;

@@ -6,29 +6,27 @@ use crate::cluster::reconcile::replicas::{EnvoyCounts, ReplicaView};
 use limpet_api::ObjectName;
 use limpet_model::reports::Condition;
 
-/// How long an Envoy may take to acknowledge a change, or to reconnect to this or another replica, before the condition
-/// changes. Otherwise, a Gateway whose endpoints change all the time would never be programmed.
+/// How long an Envoy may take to acknowledge a change, or to reconnect to any replica. Otherwise, a Gateway whose
+/// endpoints change all the time would never be programmed.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long Envoys may take to reconnect to a controller that starts. Until then, conditions stay as they are:
-/// otherwise every restart would change the status of every Gateway twice.
+/// How long Envoys may take to reconnect to a new controller: until then, conditions stay. Otherwise every restart
+/// would change the status of every Gateway twice.
 const ARRIVAL: Duration = Duration::from_secs(10);
-/// How many refusals a condition repeats.
+/// The most refusals in a condition.
 const TOLD: usize = 3;
 
-/// The condition `Programmed` of Gateways, from what Envoys have acknowledged.
 #[derive(Debug, Default)]
 pub(super) struct ProgrammedConditions {
-    /// The Envoys of this replica.
+    /// With the Envoys of this replica.
     own: SteadyGateways,
-    /// The Envoys of all replicas.
+    /// With the Envoys of all replicas.
     all: SteadyGateways,
 }
 
-/// The state of Envoys, without changes that last only briefly.
+/// The state of Envoys without brief changes.
 #[derive(Debug, Default)]
 struct SteadyGateways {
     gateways: BTreeMap<ObjectName, SettledEnvoys>,
-    /// When `observe` was called first.
     observed_since: Option<Instant>,
 }
 
@@ -40,8 +38,7 @@ struct SettledEnvoys {
     unsettled_since: Option<Instant>,
 }
 
-/// The current state of a Gateway's Envoys at this replica.
-/// `variables`: the environment variables that Envoys need for the filter.
+/// The counts of a Gateway's Envoys at this replica. `variables`: those that the filter needs.
 pub(super) fn current_counts(
     gateway: &ObjectName,
     status: &limpet_xds::AckStatus,
@@ -58,11 +55,11 @@ pub(super) fn current_counts(
     }
 }
 
-/// Adds the Envoys of this Gateway at other replicas.
+/// Adds a Gateway's Envoys at other replicas.
 fn together(name: &str, own: &EnvoyCounts, others: &ReplicaView) -> EnvoyCounts {
     let of_others = others.values().filter_map(|said| said.envoys.get(name));
     let all: Vec<&EnvoyCounts> = of_others.chain([own]).collect();
-    // Sorted, so that every replica makes the same message.
+    // Sorted, so that all replicas make the same message.
     let refusals: BTreeSet<&String> = all.iter().flat_map(|envoys| &envoys.refusals).collect();
     EnvoyCounts {
         connected: all.iter().map(|envoys| envoys.connected).sum(),
@@ -71,7 +68,7 @@ fn together(name: &str, own: &EnvoyCounts, others: &ReplicaView) -> EnvoyCounts 
     }
 }
 
-/// `all_told`: no replica had to leave out Gateways.
+/// `all_told`: no report left out Gateways.
 fn condition(envoys: &EnvoyCounts, all_told: bool) -> Condition {
     let EnvoyCounts {
         connected,
@@ -101,8 +98,7 @@ fn condition(envoys: &EnvoyCounts, all_told: bool) -> Condition {
 }
 
 impl ProgrammedConditions {
-    /// Takes in the current state of this replica's Envoys, and what other replicas tell of theirs. Gateways that are
-    /// missing in `seen` are forgotten. Returns how long until it must be called again, if at all.
+    /// Forgets Gateways that are missing in `seen`. Returns how long until the next call, if any.
     pub(super) fn observe(
         &mut self,
         seen: BTreeMap<ObjectName, EnvoyCounts>,
@@ -118,7 +114,7 @@ impl ProgrammedConditions {
         own.into_iter().chain(all).min()
     }
 
-    /// What other replicas get: the Gateways with Envoys, by name.
+    /// The Gateways with Envoys, by name.
     pub(super) fn local_counts(&self) -> BTreeMap<String, EnvoyCounts> {
         let known = self.own.gateways.iter();
         let told = known.filter_map(|(gateway, known)| {
@@ -128,7 +124,6 @@ impl ProgrammedConditions {
         told.collect()
     }
 
-    /// The conditions of Gateways whose state is known.
     pub(super) fn conditions(&self, others: &ReplicaView) -> BTreeMap<ObjectName, Condition> {
         let all_told = others.values().all(|said| said.untold == 0);
         let known = self.all.gateways.iter();
@@ -207,10 +202,10 @@ mod tests {
         );
         assert_eq!(look(7, seen(2, 1, &[])), (false, "Pending", None));
         assert_eq!(look(8, seen(2, 2, &[])), (true, "Programmed", None));
-        // What was waited for before does not count any more.
+        // An earlier wait does not count.
         assert_eq!(look(9, seen(2, 0, &[])), (true, "Programmed", Some(PATIENCE)));
         assert_eq!(look(10, seen(2, 1, &["no"])), (false, "Invalid", None));
-        // An Envoy that is gone may come back, too.
+        // A gone Envoy may come back, too.
         assert_eq!(look(11, seen(2, 2, &[])), (true, "Programmed", None));
         assert_eq!(look(12, seen(0, 0, &[])), (true, "Programmed", Some(PATIENCE)));
         assert_eq!(look(13, seen(1, 1, &[])), (true, "Programmed", None));

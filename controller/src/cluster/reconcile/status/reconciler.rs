@@ -30,28 +30,25 @@ use limpet_model::reports::Condition;
 use limpet_model::{Map, Objects, Reports};
 use limpet_resources::changes;
 
-/// How many writes run at once.
+/// Writes at once.
 const PARALLEL: usize = 4;
-/// How many writes a turn does at most, before statuses are compared again.
+/// The most writes before statuses are compared again.
 const ROUND: usize = 64;
-/// How many requests statuses take at most: a start with thousands of routes must not be what others wait for.
+/// The most requests for statuses within a time: a start with thousands of routes must not delay others.
 const REQUESTS: u64 = 9;
 const REQUESTS_WITHIN: Duration = Duration::from_millis(100);
 
-/// The reason of an Event on a Gateway whose former Envoys serve, because others do not come up.
+/// The reason if former Envoys serve, because others do not come up.
 const ENVOYS_NOT_UPDATED: &str = "EnvoysNotUpdated";
 
-/// What statuses are made from.
 #[derive(Debug, Clone)]
 pub(crate) struct StatusInputs {
     pub(crate) reported: watch::Receiver<Option<PublishedReports>>,
     pub(crate) observation: watch::Receiver<Observation>,
     pub(crate) delivery: Delivery,
-    /// What replicas tell each other of their Envoys.
     pub(crate) replicas: ReplicaReports,
-    /// The `XBackend`s whose Service may not be written.
     pub(crate) without_service: watch::Receiver<RefusedServices>,
-    /// What became of the Envoys that we keep.
+    /// The Envoys that we keep.
     pub(crate) without_envoys: watch::Receiver<WrittenManifests>,
 }
 
@@ -62,35 +59,32 @@ pub(crate) struct StatusReconciler {
     metrics: StatusMetrics,
     facts: StatusFacts,
     programmed: ProgrammedConditions,
-    /// What other replicas told last. It stays valid while they cannot tell anything.
+    /// The last reports of other replicas, valid while no report can come.
     others: Arc<ReplicaView>,
     desired: DesiredStatuses,
-    /// The reports from which `desired` was made.
+    /// The source of `desired`.
     desired_from: Option<Arc<Reports>>,
-    /// The problems that wanted statuses tell of.
     problems: BTreeMap<(Kind, ObjectName), BTreeSet<StatusEvent>>,
-    /// The objects that cannot be read, and why.
     malformed: BTreeMap<ObjectRef, String>,
-    /// The objects of `desired`.
+    /// The source of `desired`.
     objects: Arc<Objects>,
-    /// What statuses were compared with last.
+    /// As of the last comparison.
     observed: Observation,
-    /// The objects whose statuses have changed since, on either side, or were not as they should be.
+    /// Statuses that have changed on either side, or differed.
     unequal: BTreeSet<(Kind, ObjectName)>,
-    /// The namespaces whose statuses were written last, of Gateways, of others and of what failed.
+    /// The last written namespaces: of Gateways, of others and of failed ones.
     turns: [Text; 3],
-    /// The objects whose last write failed.
     failed: BTreeSet<(Kind, ObjectName)>,
-    /// What was written, and the version of the object before that. It is not written again until the watch brings
-    /// another version.
+    /// Written digests, with the version of the object before. It is not written again until the watch brings another
+    /// version.
     written: BTreeMap<(Kind, ObjectName), (String, StatusDigest)>,
     recorder: EventRecorder,
     logs: LogRate,
-    /// When there are Events to write that were put off.
+    /// When deferred Events are due.
     events_due: Option<Instant>,
     backoff: Backoff,
-    /// Whether statuses must be compared. What Envoys acknowledge all the time changes them rarely, and comparing costs
-    /// as much as there are objects.
+    /// Whether to compare statuses: acknowledgements come all the time and rarely change them, and comparing visits all
+    /// objects.
     is_due: bool,
     #[cfg(test)]
     comparisons: usize,
@@ -115,7 +109,7 @@ impl Reconcile for StatusReconciler {
     }
 
     async fn reconcile(&mut self) -> Option<Duration> {
-        // What has changed since `changed`. A closed channel ends the loop.
+        // Changes since `changed`. A closed channel ends the loop.
         self.is_due |= self.leads.has_changed().unwrap_or_default()
             || self.inputs.reported.has_changed().unwrap_or_default()
             || self.inputs.observation.has_changed().unwrap_or_default()
@@ -130,7 +124,7 @@ impl Reconcile for StatusReconciler {
             self.written.clear();
             self.failed.clear();
             self.observed = Observation::default();
-            // It would keep former versions of objects.
+            // Frees former versions of objects.
             (self.objects, self.malformed) = (Arc::default(), BTreeMap::new());
             return look;
         }
@@ -204,7 +198,7 @@ impl StatusReconciler {
         Some(at.saturating_duration_since(Instant::now()))
     }
 
-    /// Updates the wanted statuses. Returns when to do so again, if nothing changes before.
+    /// Returns when to update again.
     fn update_desired(&mut self, reported: &PublishedReports) -> Option<Duration> {
         let (programmed, again) = match &self.inputs.delivery {
             Delivery::Xds(status) => {
@@ -242,7 +236,6 @@ impl StatusReconciler {
         again
     }
 
-    /// Makes the statuses of what has changed.
     fn make_desired(&mut self, reports: &Arc<Reports>, facts: StatusFacts) {
         let before = self.desired_from.replace(Arc::clone(reports)).unwrap_or_default();
         let facts_before = std::mem::replace(&mut self.facts, facts);
@@ -276,7 +269,7 @@ impl StatusReconciler {
         }
     }
 
-    /// The statuses that differ, of those that changed since they were compared last, on either side.
+    /// The changed statuses that differ.
     fn jobs(&mut self, observation: &Observation) -> Vec<StatusWrite> {
         if self.observed.served != observation.served {
             self.observed = Observation::default();
@@ -288,7 +281,7 @@ impl StatusReconciler {
             self.unequal.extend(changed);
         }
         self.observed = observation.clone();
-        // What is to be written stays among them until it is known to be written.
+        // They stay in `unequal` until the write is known.
         let (mut jobs, mut equal) = (Vec::new(), Vec::new());
         for (class, of) in self.in_turn() {
             if jobs.len() >= ROUND {
@@ -313,9 +306,9 @@ impl StatusReconciler {
         jobs
     }
 
-    /// Whose statuses to look at, in this order, each with the index of its turns. Namespaces take turns, so that none
-    /// waits for the changes of another, and so do Gateways and others: there are few Gateways and people look at them,
-    /// but one may change all the time. What failed has every eighth turn.
+    /// The order of statuses, with indices into `turns`. Namespaces take turns, so that none waits for another, and so
+    /// do Gateways and others: there are few Gateways and people look at them, but one may change all the time. Failed
+    /// ones have every eighth turn.
     fn in_turn(&self) -> Vec<(usize, (Kind, ObjectName))> {
         const OTHERS: usize = 1;
         const FAILED: usize = 2;
@@ -340,7 +333,7 @@ impl StatusReconciler {
         all.into_iter().map(|(_, class, of)| (class, of.clone())).collect()
     }
 
-    /// What is to be written of an object as it is observed; nothing if its status is as it should be.
+    /// The write of an object's status. `None`: it is as wanted.
     fn job(&self, (kind, name): &(Kind, ObjectName)) -> Option<StatusWrite> {
         let is_judged = matches!(self.inputs.delivery, Delivery::Xds(_)) || kind.is_session_policy();
         let resource = self.observed.served.get(kind).filter(|_| is_judged)?;
@@ -375,7 +368,7 @@ impl StatusReconciler {
         })
     }
 
-    /// Returns whether any write must be tried again.
+    /// Returns whether to try again.
     async fn write(&mut self, jobs: Vec<StatusWrite>) -> bool {
         let client = &self.client;
         let controller = self.facts.controller.as_str();
@@ -435,7 +428,6 @@ impl StatusReconciler {
         failed
     }
 
-    /// Finds the objects that cannot be read, among those that have changed.
     fn record_malformed(&mut self, objects: &Arc<Objects>) {
         let before = std::mem::replace(&mut self.objects, Arc::clone(objects));
         for (object, error) in objects.malformed_since(&before) {
@@ -446,7 +438,6 @@ impl StatusReconciler {
         }
     }
 
-    /// The problems of all objects.
     fn problems(&self, observation: &Observation, objects: &Objects) -> BTreeMap<EventObject, BTreeSet<StatusEvent>> {
         let mut all: BTreeMap<EventObject, BTreeSet<StatusEvent>> = BTreeMap::new();
         let mut add = |kind: Kind, name: &ObjectName, problems: BTreeSet<StatusEvent>| {
@@ -474,14 +465,14 @@ impl StatusReconciler {
         for (object, condition) in without_status {
             add(object.kind, &object.name, [problem(condition)].into());
         }
-        // If a condition of the object says it, it was added above.
+        // Conditions of the object were added above.
         let has_condition = |kind: Kind, name: &ObjectName| self.problems.contains_key(&(kind, name.clone()));
         let is_foreign = |object: &ObjectRef| {
             let of = self.desired_from.as_ref().filter(|_| object.kind == Kind::IngressRoute);
             of.is_some_and(|of| !of.ingress_routes.contains_key(&object.name))
         };
         for (object, malformed) in &self.malformed {
-            // One of another class is as if it were not there.
+            // An object of another class does not count.
             if is_foreign(object) {
                 continue;
             }
@@ -498,7 +489,7 @@ impl StatusReconciler {
     }
 }
 
-/// The client, with a bound on how fast it asks.
+/// Limits the rate of requests.
 fn paced(client: Client) -> Client {
     let namespace = client.default_namespace().to_owned();
     let send = tower::service_fn(move |request| {
@@ -509,7 +500,7 @@ fn paced(client: Client) -> Client {
     Client::new(RateLimit::new(send, rate), namespace)
 }
 
-/// The uid of an object whose kind has no status of ours.
+/// The uid of an object of a kind without a status of ours.
 fn uid<'a>(objects: &'a Objects, kind: Kind, name: &ObjectName) -> Option<&'a String> {
     Some(match kind {
         Kind::Service => &objects.services.get(name)?.meta.uid,

@@ -1,15 +1,15 @@
-//! What Envoys refuse, in words that say what to do about it.
+//! Refusals of Envoys, in words that say what to do.
 
 use super::shape::shortened;
 use limpet_resources::ResourceType;
 use limpet_xds::RefusedResource;
 
-/// How many bytes of Envoy's message are repeated.
+/// The most bytes of Envoy's message.
 const WORDS: usize = 1000;
-/// What Envoy says when the filter refuses its configuration. The filter's own words are only in Envoy's log.
+/// Envoy's messages if the filter refuses its configuration. The filter's own words are only in Envoy's log.
 const WORDLESS: [&str; 2] = ["Unable to create Wasm", "Failed to initialize dynamic module"];
 
-/// `variables`: the environment variables that Envoys need for the filter.
+/// `variables`: those that the filter needs.
 pub(super) fn refusal_message(refusal: &RefusedResource, variables: &[String]) -> String {
     let RefusedResource {
         resource_type,

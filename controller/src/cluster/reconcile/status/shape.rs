@@ -10,67 +10,62 @@ use limpet_api::{Kind, ParentRef};
 use limpet_model::SUPPORTED_FEATURES;
 use limpet_model::reports::{Address, Condition, ConditionStatus, IngressRouteStatus, ListenerReport};
 
-/// The maximum length of a message (`metav1.Condition` allows 32,768 characters).
+/// The longest message, in bytes; `metav1.Condition` allows 32,768 characters.
 const MAX_MESSAGE: usize = 30_000;
-/// The maximum length of an `IngressRoute`'s description, which may name many objects.
+/// The longest description of an `IngressRoute`, in bytes. It may name many objects.
 const MAX_DESCRIPTION: usize = 4096;
 
-/// A wanted status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DesiredStatus {
-    /// Of a GatewayClass or a Gateway, which have one controller.
+    /// Of a GatewayClass or a Gateway: one controller.
     Whole {
-        /// The generation of the object that was read.
         generation: i64,
         conditions: Vec<Condition>,
         rest: StatusDetails,
     },
-    /// Of objects on which several controllers report, each in its own entries.
+    /// Of objects with several controllers.
     Entries(Vec<StatusEntry>),
-    /// Of an `IngressRoute`, whose status has one controller and no conditions.
+    /// Of an `IngressRoute`: one controller, no conditions.
     Contour {
         status: IngressRouteStatus,
         description: Arc<str>,
-        /// What is passed over although the object is valid. It becomes an Event.
+        /// Ignored parts of a valid object, for an Event.
         notes: Vec<String>,
     },
 }
 
 impl DesiredStatus {
-    /// Whether the status keeps its addresses.
     pub(crate) fn leaves_addresses(&self) -> bool {
         matches!(self, Self::Whole { rest: StatusDetails::Gateway(gateway), .. } if gateway.addresses.is_none())
     }
 }
 
-/// What the status of an object with one controller has besides conditions.
+/// The rest of a status besides conditions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StatusDetails {
-    /// Of a GatewayClass: the supported features.
+    /// The supported features.
     Class,
     Gateway(GatewayStatus),
 }
 
-/// What the status of a Gateway has besides conditions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GatewayStatus {
-    /// `None`: what is there stays, since another client wrote it.
+    /// `None`: the present ones stay, since another client wrote them.
     pub(crate) addresses: Option<Vec<Address>>,
     /// In the order of the listeners.
     pub(crate) listeners: Vec<ListenerReport>,
 }
 
-/// Our entry for a parent of a route, or for an ancestor of a policy.
+/// Our entry for a parent of a route, or an ancestor of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StatusEntry {
     pub(crate) reference: ParentRef,
-    /// The generation of the object that was read.
     pub(crate) generation: i64,
     pub(crate) conditions: Vec<Condition>,
 }
 
-/// Merges what is wanted into a status. Entries and conditions of other controllers stay as they are, ours that are not
-/// wanted are removed, and a condition keeps its time while its status is the same.
+/// Entries and conditions of other controllers stay, unwanted ones of ours are removed, and a condition keeps its time
+/// while its status is the same.
 pub(crate) fn merge(kind: Kind, status: &Value, wanted: &DesiredStatus, controller: &str, now: &str) -> Value {
     let mut merged = status.as_object().cloned().unwrap_or_default();
     match (wanted, EntryList::of(kind)) {

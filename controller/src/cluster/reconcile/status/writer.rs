@@ -7,13 +7,12 @@ use super::shape::{DesiredStatus, merge};
 use crate::cluster::kube::{CONTOUR_FIELDS, FIELD_MANAGER, StatusDigest};
 use limpet_api::{Kind, ObjectName};
 
-/// How often a write is repeated after a conflict.
+/// The most tries after conflicts.
 const ATTEMPTS: u32 = 5;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StatusWriteOutcome {
     Written,
-    /// The object had this status already.
     Unchanged,
     /// The object was deleted, or replaced by another one of its name.
     Gone,
@@ -22,7 +21,6 @@ pub(super) enum StatusWriteOutcome {
 }
 
 impl StatusWriteOutcome {
-    /// The name in metrics.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Written => "written",
@@ -33,28 +31,25 @@ impl StatusWriteOutcome {
     }
 }
 
-/// An object whose status must be written.
 #[derive(Debug, Clone)]
 pub(super) struct StatusWrite {
     pub(super) kind: Kind,
     pub(super) resource: ApiResource,
     pub(super) name: ObjectName,
     pub(super) uid: String,
-    /// Its `resourceVersion` when it was last seen.
+    /// The `resourceVersion` that was last seen.
     pub(super) version: String,
-    /// Whether it had no status then, of anybody.
+    /// Whether it had no status then.
     pub(super) is_first: bool,
-    /// The digest of our part of the wanted status.
     pub(super) digest: StatusDigest,
     pub(super) desired: DesiredStatus,
 }
 
-/// Reads the object, merges our part into its status, and writes it back if that changed anything; with its
-/// `resourceVersion`, so that no other write is overwritten. An object that had no status is not read: after a start,
-/// that halves the requests.
+/// Reads the object, merges our part into its status, and writes changes with its `resourceVersion`, so that no other
+/// write is overwritten. Objects without a status are not read, which halves the requests after a start.
 ///
-/// The definition of `IngressRoute`s may be Contour's own, which has no `/status`: then the status is written as a
-/// part of the object. Which one it is may change at any time, so the answers to the writes themselves tell.
+/// The definition of `IngressRoute`s may be Contour's own, without `/status`: then the status is a part of the object.
+/// The definition may change at any time, so the answers to the writes decide.
 pub(super) async fn write(client: Client, job: &StatusWrite, controller: &str) -> Result<StatusWriteOutcome, Error> {
     let api: Api<DynamicObject> = if job.kind.is_namespaced() {
         Api::namespaced_with(client, &job.name.namespace, &job.resource)
@@ -67,7 +62,7 @@ pub(super) async fn write(client: Client, job: &StatusWrite, controller: &str) -
     };
     if job.is_first && job.kind != Kind::IngressRoute {
         match write_first(&api, job, controller).await {
-            // It is not the object any more that was seen.
+            // Another object than the one that was seen.
             Err(Error::Api(status)) if status.code == 409 => {}
             Err(Error::Api(status)) if status.code == 404 => return Ok(StatusWriteOutcome::Gone),
             result => return result.map(|()| StatusWriteOutcome::Written),
@@ -112,14 +107,14 @@ pub(super) async fn write(client: Client, job: &StatusWrite, controller: &str) -
     Ok(StatusWriteOutcome::Conflict)
 }
 
-/// The time, as conditions have it.
+/// The time as conditions have it.
 fn now() -> String {
     k8s_openapi::jiff::Timestamp::now()
         .strftime("%Y-%m-%dT%H:%M:%SZ")
         .to_string()
 }
 
-/// Writes the status of an object that has none.
+/// Writes the status of an object without one.
 async fn write_first(api: &Api<DynamicObject>, job: &StatusWrite, controller: &str) -> Result<(), Error> {
     let merge = Patch::Merge(json!({
         "metadata": {"uid": job.uid, "resourceVersion": job.version},
@@ -129,8 +124,8 @@ async fn write_first(api: &Api<DynamicObject>, job: &StatusWrite, controller: &s
     api.patch_status(&job.name.name, &params, &merge).await.map(drop)
 }
 
-/// Writes our two fields of an `IngressRoute`'s status, and nothing else: what else there is may be somebody's, and
-/// without `/status` the whole object is written. Returns whether it has them now.
+/// Only our two fields of an `IngressRoute`'s status, because without `/status` the whole object is written. Returns
+/// whether it has them now.
 async fn patch(
     api: &Api<DynamicObject>,
     object: &DynamicObject,
@@ -166,14 +161,12 @@ mod tests {
 
     use super::*;
 
-    /// An API server with one `IngressRoute`.
     struct Server {
-        /// Whether its definition has `/status`.
         has_status: bool,
         object: Value,
         /// Method and last part of the path of each request.
         asked: Vec<String>,
-        /// What the first write meets.
+        /// Whether the first write has a conflict.
         changes_meanwhile: bool,
     }
 
@@ -279,7 +272,6 @@ mod tests {
         }
     }
 
-    /// Writes the status. Returns the outcome, and what was asked for that.
     async fn written(server: &Arc<Mutex<Server>>) -> (StatusWriteOutcome, Vec<String>) {
         let outcome = write(client(server), &job(), "limpet.dev/controller").await.unwrap();
         (outcome, std::mem::take(&mut server.lock().unwrap().asked))

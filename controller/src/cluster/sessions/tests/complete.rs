@@ -1,10 +1,9 @@
-//! Whether all is known, and of whom.
+//! Completeness of counts, by pod and Gateway.
 
 use std::net::SocketAddr;
 
 use super::*;
 
-/// A pod's endpoint.
 fn of_pod(name: &str, uid: &str, address: SocketAddr) -> Endpoint {
     Endpoint {
         address,
@@ -48,7 +47,7 @@ fn a_pod_that_is_made_anew_does_not_inherit_sessions() {
         let own = shop.registry.at(address(number).ip(), None);
         assert_eq!((own.known, own.sessions), (true, sessions));
     }
-    // The former pod's address is the next one's.
+    // The next pod has the former one's address.
     shop.registry
         .observe(&shop.cluster, &[of_pod("shop-0", "u3", address(1))]);
     let own = shop.registry.at(address(1).ip(), None);
@@ -201,7 +200,7 @@ fn a_pod_is_told_what_lives_there_and_nothing_else() {
         );
     }
     assert!(!shop.registry.at(address(3).ip(), None).known);
-    // Who is gone is known as long as it has sessions.
+    // A gone pod is known as long as it has sessions.
     shop.registry.receive(GROUP, NodeReport::Load(1, Vec::new())).unwrap();
     shop.observe(&[(3, EndpointState::Ready)]);
     assert_eq!(shop.registry.at(address(2).ip(), None).sessions, 2);

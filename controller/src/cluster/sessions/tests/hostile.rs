@@ -39,7 +39,7 @@ fn nothing_of(backend: Backend) -> Report {
     }
 }
 
-/// A Service in another namespace, for a Gateway there, whose EndpointSlices show these pods, each with a uid.
+/// Publishes a Service in another namespace, for a Gateway there, with these pods and their uids.
 fn show(shop: &Shop, namespace: &str, pods: &[(u8, &str)]) -> ClusterName {
     let cluster = ClusterName(format!("service/{namespace}/evil/80").into());
     let (service, gateways) = (name(namespace, "evil"), [name(namespace, "evil")]);
@@ -78,9 +78,9 @@ fn an_invented_uid_keeps_no_pod_of_another_namespace() {
     assert_eq!(own(Some("shop")).sessions, 1);
     assert_eq!(own(Some("shop")).gaps, shop.pod(1).unwrap().gaps);
     assert!(own(Some("shop")).known && !own(Some("other")).known);
-    // A pod that does not say where it is waits for what is shown of its address, and not for what else has the uid.
+    // A pod without a namespace waits for what is shown of its address, not for what else has the uid.
     assert_eq!(own(None).sessions, 1 + 50 + 50);
-    // The victim is no endpoint any more, and has sessions nevertheless.
+    // The victim is no endpoint any more, but has sessions.
     shop.observe(&[(2, EndpointState::Ready)]);
     for namespace in [Some("shop"), None] {
         assert!(own(namespace).sessions >= 1, "{namespace:?}");
@@ -122,7 +122,7 @@ fn idle_bounds_that_no_policy_has_are_not_taken_in() {
     shop.hear(&honest);
     let pod = shop.pod(1).unwrap();
     assert_eq!((pod.sessions, misses(&pod)), (50, true));
-    // Not for longer than the longest idle bound of the policies.
+    // At most for the longest idle bound of the policies.
     let ledger = &mut shop.registry.content().ledger;
     ledger.forget(later(605));
     assert!(ledger.hosts().is_empty());
@@ -182,7 +182,6 @@ fn a_former_idle_bound_counts_while_an_envoy_may_have_it() {
     see(&envoy, shop.backend(1), 1);
     shop.hear(&envoy);
     assert_eq!(shop.pod(1).unwrap().sessions, 1);
-    // Again.
     shop.publish_for(&["web"], &[600]);
     assert!(found(10_000));
 }
@@ -194,7 +193,7 @@ fn nobody_keeps_a_pod_that_is_gone() {
     see(&envoy, shop.backend(1), 1);
     shop.hear(&envoy);
     assert_eq!(shop.pod(1).unwrap().sessions, 3);
-    // An Envoy says again and again that it was used.
+    // Reports that it was used, again and again.
     let content = &mut *shop.registry.content();
     for minutes in 1..30 {
         let mut report = nothing_of(shop.backend(1));
@@ -341,7 +340,7 @@ fn a_clock_that_was_set_lets_envoys_tell_everything_again() {
     content.observe_clock(later(1), at(1));
     content.observe_clock(later(63), at(60));
     assert_eq!(content.memory, memory, "a clock that is slewed");
-    // A day ahead for a moment, and somebody looks.
+    // A day ahead for a moment, during which the registry is read.
     content.observe_clock(later(86_400), at(61));
     assert!(content.memory < memory);
     let ahead = content.memory;
@@ -375,7 +374,7 @@ fn answer(memory: u64) -> Answer {
     }
 }
 
-/// Four bytes are few. Sixteen are not.
+/// Four bytes are too few. Sixteen are not.
 #[test]
 fn a_cluster_whose_hash_is_that_of_another_takes_nobodys_place() {
     let mut names = HashMap::new();
@@ -418,7 +417,6 @@ fn a_cluster_whose_hash_is_that_of_another_takes_nobodys_place() {
     // The second report has all sessions of the window.
     let expected = [row("bad", "pod-1", 8), row("bad", "pod-66", 0), row("cart", "pod-1", 1)];
     assert_eq!(rows(), expected);
-    // A Gateway with both Services.
     let both = [
         published(&evil, &bad, &web, &[600]),
         published(&victim, &cart, &web, &[600]),
@@ -433,7 +431,6 @@ fn a_cluster_whose_hash_is_that_of_another_takes_nobodys_place() {
     assert_eq!(rows().last(), Some(&row("cart", "pod-1", 9)));
 }
 
-/// The sessions that an Envoy of a group may let begin anew.
 fn budget(shop: &Shop, group: &str, reporter: u64, seconds: u64) -> u32 {
     let report = Report {
         reporter,
@@ -448,7 +445,7 @@ fn a_gateway_evens_out_its_own_sessions_alone() {
     let (shop, _) = with_sessions(110);
     shop.registry.rebalance([&shop.cluster].into_iter());
     shop.registry.content().since = Some(Timestamp::UNIX_EPOCH);
-    // Another Gateway's Envoy tells of 20,000 on the same pod.
+    // Another Gateway's Envoy reports 20,000 on the same pod.
     let inflated = envoy();
     for session in 0..20_000_u32 {
         see(&inflated, shop.backend(1), session.wrapping_mul(0x9e37_79b9));
@@ -477,7 +474,7 @@ fn reporters_of_another_gateway_leave_what_is_there() {
     assert_eq!(budget(&shop, GROUP, 1, 60), 1);
 }
 
-/// So many unknown backends.
+/// A report with so many unknown backends.
 fn invented(shop: &Shop, count: u16) -> Report {
     let backend = |port| Backend {
         host: ([10, 0, 9, 9], port).into(),
@@ -490,7 +487,7 @@ fn invented(shop: &Shop, count: u16) -> Report {
     }
 }
 
-/// Of 1,000 places for all Gateways, one Gateway's certificate could take all, and keep all drains waiting.
+/// With 1,000 places for all Gateways, one Gateway's certificate could take all, and keep all drains waiting.
 #[test]
 fn backends_that_one_gateway_invents_hide_no_sessions_of_another() {
     let (shop, envoy) = (Shop::new(), envoy());
@@ -568,7 +565,7 @@ fn more_unknown_backends_than_are_kept_are_a_gap_until_their_sessions_are_over()
             .any(|why| why.contains("more backends than"))
     };
     assert!(is_told());
-    // None of them is known by what is nothing new.
+    // None of them becomes known without news.
     shop.observe(&[(1, EndpointState::Ready), (2, EndpointState::Ready)]);
     assert!(is_told());
     let content = &mut *shop.registry.content();
@@ -590,7 +587,7 @@ fn a_new_pod_may_be_one_of_those_that_had_no_room() {
     shop.observe(&[(1, EndpointState::Ready), (3, EndpointState::Ready)]);
     see(&envoy, shop.backend(1), 1);
     assert_ne!(shop.hear(&envoy), memory);
-    // Not all the time, for one who always has too many.
+    // A Gateway that always has too many is not asked all the time.
     let asked = || shop.registry.content().attendance.strays.resync_requests(GROUP);
     let before = asked();
     for pod in 4..40 {
@@ -617,7 +614,7 @@ fn another_replica_tells_that_a_pod_was_unknown() {
         gaps.words().iter().any(|why| why.contains("told another replica")),
         "{gaps:?}"
     );
-    // Its Envoy, which was not asked yet, may go to the other one.
+    // Its Envoy, which was not asked yet, may go to the other replica.
     see(&envoy, other.backend(1), 2);
     let asked = shop.registry.content().attendance.resync_requests(GROUP);
     assert_eq!(

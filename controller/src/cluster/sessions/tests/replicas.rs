@@ -1,5 +1,3 @@
-//! What replicas tell each other.
-
 use limpet_core::census::{Left, sub_window};
 use limpet_core::keyring::{Entry, KeyId, KeyState, Seals, Secret};
 use tokio::sync::watch;
@@ -7,7 +5,7 @@ use tokio::sync::watch;
 use super::*;
 use crate::cluster::reconcile::keyring::PublishedKeys;
 
-/// Lets each replica hear what the other knows that it does not, until neither does. Returns how often that took.
+/// Exchanges news between replicas until there are none. Returns how many answers that took.
 fn exchange(one: &Shop, two: &Shop) -> usize {
     let mut known = [ChangesAfter::default(), ChangesAfter::default()];
     for rounds in 0..10 {
@@ -51,7 +49,7 @@ fn replicas_know_together_what_envoys_told_each() {
         assert_eq!(shop.registry.sessions().moves, [("moved".to_owned(), 1)].into());
     }
     assert_eq!(exchange(&one, &two), 1, "what is known is told again");
-    // Envoys that go to the one or the other meet the same memory, so they need not tell everything again.
+    // Envoys meet the same memory at either, so they need not report everything again.
     see(&envoys[0], one.backend(2), 9);
     let memory = one.hear(&envoys[0]);
     see(&envoys[0], one.backend(2), 9);
@@ -74,7 +72,7 @@ fn a_replica_that_starts_again_tells_and_is_told_everything() {
     let two = Shop::new();
     assert_eq!(two.registry.replica(after).accounts, []);
     assert_eq!(two.registry.receive_replica("one", known), Ok(true));
-    // What was asked of another process says nothing of this one.
+    // Changes of another process do not count for this one.
     assert_eq!(two.registry.replica(after).accounts.len(), 1);
     assert_eq!(two.pod(1).unwrap().sessions, 1);
 }
@@ -175,7 +173,7 @@ fn a_replica_tells_only_of_what_is_published() {
     assert_eq!(shop.registry.receive_replica("other", told()), Ok(false));
     assert_eq!(shop.registry.content().ledger.hosts().len(), 1);
     assert_eq!(shop.pod(1).unwrap().sessions, 1);
-    // It is asked for all again when more is known.
+    // Everything is requested again when more is known.
     assert_eq!(shop.registry.replica_wants(), wants);
     shop.publish_for(&["web", "other"], &[600, 700]);
     shop.observe(&[(1, EndpointState::Ready), (9, EndpointState::Ready)]);
@@ -216,7 +214,7 @@ fn a_replica_that_knows_much_tells_it_in_parts() {
         assert_eq!(other.registry.receive_replica("shop", told), Ok(true));
     }
     assert_eq!(shop.registry.replica(after).accounts, []);
-    // Without the gaps: one of a start ends after seconds.
+    // Without the gaps, because one of a start ends after seconds.
     let known = |shop: &Shop| PodSessions {
         gaps: CountGaps::default(),
         ..shop.pod(60).unwrap()

@@ -143,7 +143,6 @@ fn what_is_removed_while_it_is_sent_is_removed() {
     bed.ack(Cluster);
     assert_eq!(bed.settle(), ["Cluster -a"]);
 
-    // And what changes back while it is sent is sent again.
     bed.publish(&[(Cluster, "a", "1")]);
     bed.settle();
     bed.publish(&[(Cluster, "a", "2")]);
@@ -182,7 +181,6 @@ fn what_is_refused_is_sent_again_when_it_changed() {
     assert_eq!(bed.settle(), ["RouteConfiguration r=better"]);
     assert!(bed.refusals().is_empty() && bed.is_settled());
 
-    // Back to what it has: there is nothing to be sent, and nothing is refused.
     bed.publish(&[(RouteConfiguration, "r", "bad")]);
     bed.responses();
     bed.nack(RouteConfiguration, "no such cluster");
@@ -190,7 +188,6 @@ fn what_is_refused_is_sent_again_when_it_changed() {
     assert!(bed.responses().is_empty() && bed.refusals().is_empty() && bed.is_settled());
 }
 
-/// A port that somebody else has may be free later.
 #[test]
 fn a_refused_listener_is_offered_again_after_a_while() {
     let mut bed = bed();

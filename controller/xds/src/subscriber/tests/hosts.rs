@@ -9,7 +9,6 @@ const HOSTS: [(ResourceType, &str, &str); 3] = [
     (VirtualHost, "other/a", "1"),
 ];
 
-/// A node that takes virtual hosts one by one, with everything.
 fn settled() -> Bed {
     let mut bed = Bed::new(ProtocolVariant::Delta);
     bed.stream.takes_hosts = true;
@@ -25,7 +24,7 @@ fn settled() -> Bed {
     bed
 }
 
-/// The route configurations as they are sent, without what is appended to their contents.
+/// Route configurations as sent, without what is appended to their contents.
 fn frames(responses: &[String]) -> Vec<String> {
     let short = |response: &String| response.split('\u{4a}').next().unwrap_or_default().to_owned();
     responses.iter().map(short).collect()
@@ -41,7 +40,6 @@ fn hosts_follow_their_route_configuration_at_once() {
         ["RouteConfiguration web=1", "VirtualHost web/a=1 web/b=1"]
     );
     bed.ack(RouteConfiguration);
-    // The only request for virtual hosts on the stream, which names none.
     bed.ask(VirtualHost, &[]);
     bed.ack(VirtualHost);
     bed.ask(RouteConfiguration, &["other"]);

@@ -17,18 +17,16 @@ use super::*;
 use ResourceType::{Cluster, ClusterLoadAssignment, ExtensionConfig, Listener, RouteConfiguration, Secret};
 use limpet_resources::Resources;
 
-/// A resource whose content is a word.
 fn resource(resource_type: ResourceType, name: &str, content: &str) -> Arc<Resource> {
     Arc::new(Resource::new(resource_type, name, content.into()))
 }
 
-/// A stream, and the group of its node.
 struct Bed {
     group: ResourceGroup,
     stream: Subscriber,
     resources: Resources,
     now: Instant,
-    /// Of the last response of each type.
+    /// The last response of each type.
     sent: BTreeMap<ResourceType, SubscriberResponse>,
     names: BTreeMap<ResourceType, Vec<String>>,
 }
@@ -59,7 +57,6 @@ impl Bed {
         self.group.publish(self.resources.clone());
     }
 
-    /// The node is gone, and comes back with nothing but what it says.
     fn reconnect(&mut self) {
         let abilities = NodeAbilities {
             takes_hosts: self.stream.takes_hosts,
@@ -88,7 +85,6 @@ impl Bed {
         all
     }
 
-    /// The node asks for these, for the first time or in addition.
     fn ask(&mut self, resource_type: ResourceType, names: &[&str]) {
         let names: Vec<_> = names.iter().map(ToString::to_string).collect();
         let all = self.names.entry(resource_type).or_default();
@@ -105,7 +101,6 @@ impl Bed {
         }
     }
 
-    /// The node asks no longer for these.
     fn drop_names(&mut self, resource_type: ResourceType, names: &[&str]) {
         let all = self.names.entry(resource_type).or_default();
         all.retain(|name| !names.contains(&name.as_str()));
@@ -120,7 +115,6 @@ impl Bed {
         }
     }
 
-    /// The node comes with what it has.
     fn come_with(&mut self, resource_type: ResourceType, names: &[&str], has: &[(&str, &str)]) {
         let version = |(name, content): &(&str, &str)| {
             let version = resource(resource_type, name, content).version();
@@ -170,7 +164,7 @@ impl Bed {
         }
     }
 
-    /// Acknowledges everything until there is nothing more; what was sent.
+    /// Acknowledges everything until there is nothing more; returns what was sent.
     fn settle(&mut self) -> Vec<String> {
         let mut all = Vec::new();
         loop {
@@ -192,7 +186,6 @@ impl Bed {
         self.now += time;
     }
 
-    /// Whether the node has everything that is published of the types that it asked for.
     fn is_settled(&self) -> bool {
         let mut asked_for = ResourceType::ALL
             .into_iter()
@@ -200,7 +193,7 @@ impl Bed {
         self.stream.is_idle(&self.group) && asked_for.all(|each| self.stream.asks_for_all(each))
     }
 
-    /// What the node refuses, as `TYPE name: words`.
+    /// Refusals, as `TYPE name: words`.
     fn refusals(&self) -> Vec<String> {
         let refusals = self.stream.refusals();
         refusals

@@ -3,7 +3,6 @@ use super::*;
 
 const BOTH: [ProtocolVariant; 2] = [ProtocolVariant::Delta, ProtocolVariant::StateOfTheWorld];
 
-/// A node that has one of each.
 fn served(protocol: ProtocolVariant) -> Bed {
     let mut bed = Bed::new(protocol);
     bed.publish(&[
@@ -147,7 +146,6 @@ fn a_cluster_named_a_policy_that_the_filter_did_not_have_yet() {
         bed.ack(RouteConfiguration);
         assert!(bed.is_settled());
 
-        // A refused configuration, or a node that does not answer, holds back no cluster.
         change(&mut bed, "3");
         bed.nack(ExtensionConfig, "bad");
         assert_eq!(bed.responses()[0], "Cluster a=3");
@@ -184,7 +182,6 @@ fn policies_that_changed_all_the_time_set_up_filters_all_the_time() {
         for content in ["3", "4", "5"] {
             change(&mut bed, content);
             assert_eq!(bed.responses(), [""; 0], "the route waits for its policy");
-            // What needs no other filter does not wait.
             bed.publish(&[(ClusterLoadAssignment, "a", content)]);
             assert_eq!(bed.responses(), [format!("ClusterLoadAssignment a={content}")]);
             bed.ack(ClusterLoadAssignment);
@@ -325,7 +322,7 @@ fn a_filter_stays_with_the_nodes_that_ask_for_it() {
         bed.drop_names(ExtensionConfig, &["filter"]);
         assert!(bed.responses().is_empty() && bed.is_settled());
     }
-    // A node that comes back still has it. One that is new is told that it does not exist, and does not wait for it.
+    // A node that comes back still has it. A new one learns that it does not exist, and does not wait for it.
     let mut bed = served(ProtocolVariant::Delta);
     bed.publish(&[(ExtensionConfig, "filter", "")]);
     bed.reconnect();
@@ -336,7 +333,6 @@ fn a_filter_stays_with_the_nodes_that_ask_for_it() {
     assert_eq!(bed.responses(), ["ExtensionConfig -filter"]);
 }
 
-/// Envoy prepares a changed cluster afresh, and waits for its endpoints.
 #[test]
 fn a_changed_cluster_gets_its_endpoints_again() {
     for protocol in BOTH {
@@ -347,7 +343,6 @@ fn a_changed_cluster_gets_its_endpoints_again() {
         bed.ack(ClusterLoadAssignment);
         assert!(bed.responses().is_empty() && bed.is_settled());
     }
-    // Also when it changed while the node was away, whichever it asks for first.
     for clusters_first in [true, false] {
         let mut bed = served(ProtocolVariant::Delta);
         bed.publish(&[(Cluster, "a", "2")]);

@@ -6,7 +6,7 @@ use crate::subscriber::preflight::PATIENCE_IN_ALL;
 use ResourceType::VirtualHost;
 use limpet_resources::PREFLIGHT;
 
-/// The content of a virtual host, as [`Bed::responses`] shows it: with its key and its length.
+/// As [`Bed::responses`] shows it: with its key and its length.
 fn unit(content: &str) -> String {
     format!("\u{12}{}{content}", char::from(u8::try_from(content.len()).unwrap()))
 }
@@ -27,7 +27,6 @@ fn asking(protocol: ProtocolVariant) -> Bed {
     bed
 }
 
-/// A node that has all of it.
 fn settled(protocol: ProtocolVariant) -> Bed {
     let mut bed = asking(protocol);
     bed.ask(RouteConfiguration, &[PREFLIGHT]);
@@ -39,7 +38,6 @@ fn settled(protocol: ProtocolVariant) -> Bed {
 }
 
 impl Bed {
-    /// Publishes these units and these live routes.
     fn publish_units(&mut self, units: &[(&str, &str)], routes: &str) {
         for (name, content) in units {
             self.resources.insert_unit(resource(VirtualHost, name, content));
@@ -105,19 +103,16 @@ fn a_bad_unit_is_found_and_holds_back_until_replaced() {
                 bed.ack(RouteConfiguration);
             }
         }
-        // At last without any unit.
         assert_eq!((asked, bed.disapprovals()), (6, vec!["b: no".to_owned()]));
         assert!(bed.refusals().is_empty(), "nothing live was refused");
         assert!(!bed.is_settled());
 
-        // Something else in its place, which the node knows.
         bed.publish_units(&[("b", "1")], "3");
         assert_eq!(bed.settle(), ["RouteConfiguration preflight=frame web=3"]);
         assert!(bed.disapprovals().is_empty() && bed.is_settled());
     }
 }
 
-/// The node refuses the unit `b`, and accepts no unit at all.
 fn refusing() -> Bed {
     let mut bed = settled(ProtocolVariant::Delta);
     bed.publish_units(&[("b", "bad")], "2");
@@ -137,7 +132,6 @@ fn known_bad_routes_do_not_go_live_with_time() {
         assert_eq!(bed.responses(), [""; 0]);
         assert_eq!(bed.stream.deadline(bed.now), None);
     }
-    // Others that change do not take it with them.
     bed.publish_units(&[("c", "2")], "3");
     bed.responses();
     bed.ack(RouteConfiguration);
@@ -148,8 +142,7 @@ fn known_bad_routes_do_not_go_live_with_time() {
 }
 
 impl Bed {
-    /// A second goes by: the unit `c` changes, and the node answers to what it was asked about before, and to all else.
-    /// Returns what went live.
+    /// A second goes by: the unit `c` changes, and the node answers to everything before. Returns what went live.
     fn change_before_each_answer(&mut self, round: usize) -> Vec<String> {
         let asked = self.responses();
         self.publish_units(&[("c", &format!("later {round}"))], &format!("live {round}"));
@@ -290,7 +283,7 @@ fn the_words_of_a_node_take_a_bounded_memory() {
     );
 }
 
-/// A node that takes virtual hosts one by one comes back, and has said which route configurations it has: all of them.
+/// A node that takes virtual hosts one by one comes back, and has said that it has all route configurations.
 fn back_with_routes(changed: &[(ResourceType, &str, &str)]) -> Bed {
     let mut bed = asking(ProtocolVariant::Delta);
     bed.stream.takes_hosts = true;
@@ -334,7 +327,7 @@ fn a_node_that_comes_back_is_asked_about_changed_hosts() {
     assert_eq!(bed.responses(), [asked]);
 }
 
-/// It says so type by type, and route configurations come before the hosts.
+/// Route configurations come before the hosts.
 #[test]
 fn a_node_that_has_routes_and_hosts_is_not_asked_again() {
     let mut bed = back_with_routes(&[]);
@@ -365,7 +358,6 @@ fn who_never_asks_for_the_preflight_is_served_without() {
     assert_eq!(bed.settle(), ["RouteConfiguration web=1"]);
     assert!(bed.is_settled());
 
-    // It said that it would.
     let mut bed = asking(ProtocolVariant::Delta);
     assert_eq!(bed.responses(), [""; 0]);
     bed.wait(PATIENCE);

@@ -5,7 +5,6 @@ fn bed() -> Bed {
 }
 
 impl Bed {
-    /// The node comes with the version of what it has.
     fn come_with_version(&mut self, resource_type: ResourceType, names: &[&str], version: ResourceVersion) {
         let names: Vec<_> = names.iter().map(ToString::to_string).collect();
         self.names.insert(resource_type, names.clone());
@@ -95,7 +94,6 @@ fn a_node_that_comes_back_with_the_same_version_has_it_all() {
     bed.publish(&[(Cluster, "b", "2")]);
     assert_eq!(bed.settle(), ["Cluster a=2 b=2"], "what it has is known");
 
-    // With anything else it gets everything.
     bed.reconnect();
     bed.come_with_version(Cluster, &[], versions.0);
     bed.come_with_version(Secret, &["s", "t"], versions.1);

@@ -1,5 +1,4 @@
-//! gRPC. Every second client makes single calls, and the others keep a stream in both directions until it ends. Each
-//! note that comes back counts as a request.
+//! gRPC. Every second client makes single calls, the others keep a stream. Each returned note counts as a request.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,8 +19,7 @@ use crate::site::GRPC_HOST;
 
 const CARRIER: Carrier = Carrier::Header;
 
-/// The connection that the channel uses. It connects again as soon as one has ended, so who asks after a failure is
-/// told of another one.
+/// The channel's connection, which may be a later one when asked after a failure.
 type Present = Arc<Mutex<Option<Line>>>;
 
 pub(super) async fn run(client: Client) -> Result<()> {
@@ -65,7 +63,6 @@ fn call<T>(message: T, token: Option<&str>) -> Result<Request<T>> {
     Ok(call)
 }
 
-/// The backend and the token of an answer.
 fn read(metadata: &MetadataMap) -> Result<(String, Option<String>)> {
     let backend = metadata.get("x-backend").context("no backend answered")?;
     Ok((backend.to_str()?.to_owned(), CARRIER.token_in(metadata.as_ref())))
@@ -138,7 +135,7 @@ async fn converse(
 
 async fn exchange(sender: &mpsc::Sender<Note>, notes: &mut Streaming<Note>) -> Result<()> {
     let sent = sender.send(Note::new("hello")).await;
-    // Why a stream takes no more is told by its other direction.
+    // The stream's other direction has the error.
     let answer = limpet_e2e::poll::patiently("a note", async { Ok(notes.message().await?) }).await?;
     sent.context("the stream takes no more")?;
     answer.context("the stream has ended").map(drop)

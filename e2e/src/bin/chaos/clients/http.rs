@@ -1,5 +1,5 @@
-//! Plain requests. Of the clients that speak HTTP/1.1, every second one opens a connection for each request, and the
-//! others keep theirs, as those that speak HTTP/2.
+//! Plain requests. Every second HTTP/1.1 client opens a connection for each request, the others and HTTP/2 clients keep
+//! theirs.
 
 use std::time::Duration;
 
@@ -56,7 +56,6 @@ async fn connect(client: &Client) -> Result<Option<(Line, Connection)>> {
     }
 }
 
-/// Notes an answer. Returns the token in it.
 fn answered(client: &Client, begun: Duration, line: &Line, answer: &Answer) -> Option<String> {
     let token = CARRIER.token(answer);
     if let Some(backend) = answer.backend().filter(|_| answer.status == 200) {

@@ -1,4 +1,4 @@
-//! Clients with a session each, which send requests until they are told to leave.
+//! Clients with a session each, which send requests until the end.
 
 mod grpc;
 mod http;
@@ -17,14 +17,12 @@ use tokio::task::JoinSet;
 
 use crate::connections::{Connections, Line, dial};
 
-/// How long a client waits after each answer.
+/// A client's wait after each answer.
 const PAUSE: Duration = Duration::from_millis(500);
-/// How long it waits before it connects again where nobody listened.
+/// The wait before another connection where nothing listened.
 const AGAIN: Duration = Duration::from_millis(100);
-/// How often it does so.
 const TRIES: usize = 100;
 
-/// All clients.
 #[derive(Debug)]
 pub(crate) struct Clients {
     connections: Connections,
@@ -33,7 +31,6 @@ pub(crate) struct Clients {
     running: JoinSet<Result<()>>,
 }
 
-/// What clients saw so far.
 #[derive(Debug, Clone)]
 struct Notes {
     begun: Instant,
@@ -43,11 +40,10 @@ struct Notes {
 #[derive(Debug, Default)]
 struct Kept {
     visits: Vec<Visit>,
-    /// The visits that something was lost in, and their connections.
+    /// Visits with a loss, and their connections.
     losses: Vec<(usize, Line)>,
 }
 
-/// What all clients have in common.
 #[derive(Debug, Clone)]
 struct Client {
     number: usize,
@@ -58,7 +54,6 @@ struct Client {
 }
 
 impl Clients {
-    /// Starts `count` clients, which speak these protocols in turn.
     pub(crate) async fn start(
         begun: Instant,
         count: usize,
@@ -82,7 +77,7 @@ impl Clients {
                 notes: clients.notes.clone(),
                 leaving: Arc::clone(&clients.leaving),
             };
-            // Their requests are spread over the pause.
+            // Spreads requests over the pause.
             let at = PAUSE * u32::try_from(number % 64).unwrap_or_default() / 64;
             clients.running.spawn(async move {
                 tokio::time::sleep(at).await;
@@ -92,7 +87,7 @@ impl Clients {
         Ok(clients)
     }
 
-    /// Ends all clients, each after the answer that it is waiting for. Returns what they saw.
+    /// Ends all clients, each after its present answer.
     pub(crate) async fn leave(mut self) -> Result<Vec<Visit>> {
         self.leaving.store(true, Ordering::Relaxed);
         while let Some(ended) = self.running.join_next().await {
@@ -103,7 +98,6 @@ impl Clients {
 }
 
 impl Notes {
-    /// All visits, with what is known of their connections.
     fn taken(&self, connections: &mut Connections) -> Result<Vec<Visit>> {
         let kept = std::mem::take(&mut *self.lock());
         let mut visits = kept.visits;
@@ -155,7 +149,6 @@ impl Client {
         }
     }
 
-    /// Connects. Where nobody listens, this is noted, and the client connects again.
     async fn connect(&self) -> Result<(Line, TcpStream)> {
         for _ in 0..TRIES {
             let begun = self.now();
@@ -168,7 +161,7 @@ impl Client {
         bail!("client {} is refused {TRIES} times", self.number)
     }
 
-    /// Whether it is one of the half of its protocol that differs from the other: clients take the protocols in turn.
+    /// Whether it is in its protocol's second half: clients take the protocols in turn.
     fn is_second(&self) -> bool {
         !(self.number / Protocol::ALL.len()).is_multiple_of(2)
     }

@@ -1,5 +1,5 @@
-//! WebSockets. Every second client closes its own after some messages and opens another one, and the others keep
-//! theirs until it ends. Each message that comes back counts as a request.
+//! WebSockets. Every second client closes its own after some messages, the others keep theirs. Each returned message
+//! counts as a request.
 
 use anyhow::{Context, Result};
 use limpet_e2e::Carrier;

@@ -1,5 +1,5 @@
-//! The node is cordoned and drained by `kubectl drain`. It is the only one, so what is evicted comes back only after
-//! `kubectl uncordon`: the budgets of the Deployments decide how many pods go, and that the others stay.
+//! The only node is cordoned and drained, so evicted pods return only after `kubectl uncordon`. The Deployments'
+//! budgets decide how many pods go.
 
 use std::process::{Command, Output};
 
@@ -11,7 +11,7 @@ use super::Stage;
 use crate::site::Site;
 
 const NODE: &str = "node";
-/// It gives up after that. Without an end, it would wait for another node.
+/// Without an end, it would wait for another node.
 const TIME: &str = "--timeout=40s";
 /// `CoreDNS` has one pod here, and no budget.
 const PODS: &str = "--pod-selector=k8s-app!=kube-dns";
@@ -46,7 +46,7 @@ pub(super) async fn node(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// In the background, because clients go on.
+/// In the background, because clients continue.
 async fn kubectl(site: &Site, arguments: &[&str]) -> Result<Output> {
     let mut command = Command::new(tools::helm()?.with_file_name("kubectl"));
     command

@@ -39,7 +39,7 @@ fn signing(secret: &Value) -> Result<Value> {
     Ok(key.context("no key signs")?["id"].clone())
 }
 
-/// Whether tokens of this key are replaced as they come in.
+/// Whether tokens of this key are replaced.
 fn has_retired(secret: &Value, id: &Value) -> Result<bool> {
     let keys = keys(secret)?;
     Ok(keys.iter().any(|key| key["id"] == *id && key["state"] == "retiring"))

@@ -1,4 +1,4 @@
-//! Processes end as nobody can prevent. The kubelet starts each again in its pod.
+//! SIGKILL of processes, which the kubelet starts again in their pods.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::{PATIENCE, Stage};
 use crate::processes::{self, Process};
 use crate::watch::Ready;
 
-/// One is killed, another one may be evicted: somebody has to be left, or there is nobody whom requests could go to.
+/// One is killed and another may be evicted; one must remain for requests.
 const ENOUGH: usize = 3;
 
 pub(super) async fn application(stage: &Stage) -> Result<()> {
@@ -39,7 +39,7 @@ pub(super) async fn controllers(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// The limit of its memory sinks below what it uses, so the kernel ends it.
+/// Lowers its memory limit below its usage, so the kernel kills it.
 pub(super) async fn envoy_out_of_memory(stage: &Stage) -> Result<()> {
     let alone = stage.envoys.lock().await;
     let (pod, cgroup) = poll::until_within(PATIENCE, "an Envoy with a cgroup for memory", async || {
@@ -66,7 +66,7 @@ pub(super) async fn envoy_out_of_memory(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// Lowers the limit to a little less than what is used. The kernel finds less and less that it could take away.
+/// Lowers the limit to just below the usage, of which the kernel reclaims less and less.
 fn sink(cgroup: &Path) {
     for (usage, limit) in [
         ("memory.current", "memory.max"),
@@ -77,7 +77,7 @@ fn sink(cgroup: &Path) {
             continue;
         };
         for limited in [used.saturating_sub(1 << 20), used] {
-            // The first cgroups refuse a limit that they cannot reach.
+            // cgroups v1 refuse a limit that they cannot reach.
             if fs::write(cgroup.join(limit), limited.to_string()).is_ok() {
                 break;
             }
@@ -85,7 +85,7 @@ fn sink(cgroup: &Path) {
     }
 }
 
-/// Kills a process of this role. One that was chosen may end for another reason before it is killed.
+/// Tries again if the chosen process has ended for another reason.
 async fn kill_one(stage: &Stage, role: Role) -> Result<Ready> {
     poll::until_within(PATIENCE, &format!("a process to kill: {}", role.name()), async || {
         let pod = one_of(stage, role).await.ok()?;
@@ -94,7 +94,6 @@ async fn kill_one(stage: &Stage, role: Role) -> Result<Ready> {
     .await
 }
 
-/// Returns whether it was there.
 fn kill(stage: &Stage, process: &Process) -> Result<bool> {
     let was_there = processes::kill(process)?;
     if was_there {
@@ -103,13 +102,12 @@ fn kill(stage: &Stage, process: &Process) -> Result<bool> {
     Ok(was_there)
 }
 
-/// The pod that was started again least often, because the kubelet takes longer each time.
+/// The least restarted pod: the kubelet takes longer each time.
 async fn one_of(stage: &Stage, role: Role) -> Result<Ready> {
     let ready = stage.until_ready(role, ENOUGH).await?;
     ready.into_iter().min_by_key(|pod| pod.restarts).context("no pod")
 }
 
-/// Waits until the pod is ready again, or has to end for another reason.
 async fn until_back(stage: &Stage, pod: &Ready) -> Result<()> {
     poll::until_within(PATIENCE, &format!("{} to be ready again", pod.name), async || {
         tokio::time::sleep(Duration::from_millis(100)).await;

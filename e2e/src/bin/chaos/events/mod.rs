@@ -1,4 +1,4 @@
-//! What happens to the cluster, again and again, each by itself and so all at once.
+//! Events in the cluster, which happen repeatedly and side by side.
 
 mod drain;
 mod keys;
@@ -17,10 +17,10 @@ use tokio::task::JoinSet;
 use crate::site::{CONTROLLER, Site, WEB, until_rolled_out};
 use crate::watch::Watch;
 
-/// How long what is waited for may take: other events are in its way, perhaps until the last of them is over.
+/// Other events delay the wait, perhaps until they are over.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// How long after another an event begins.
+/// The time between the first events of two kinds.
 const BEGIN: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,7 +51,6 @@ impl Event {
         Self::Drain,
     ];
 
-    /// What it is, for people.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::ApplicationRollout => "rolling update of the application",
@@ -67,15 +66,15 @@ impl Event {
         }
     }
 
-    /// How long the cluster has peace from it.
+    /// The pause between two events of a kind.
     fn pause(self) -> Duration {
         Duration::from_secs(match self {
             Self::ApplicationRollout | Self::EnvoyRollout | Self::Scaling => 15,
             Self::ApplicationKilled | Self::EnvoyKilled | Self::EnvoyOutOfMemory => 20,
-            // A phase of a rotation ends when all replicas have told that their Envoys have it, and one that says
-            // nothing any more is waited for for 75 seconds.
+            // A phase of a rotation ends when all replicas report that their Envoys have it; for a silent replica,
+            // after 75 seconds.
             Self::ControllerRollout | Self::ControllersKilled => 130,
-            // A keyring has room for eight keys that retire.
+            // A keyring has room for eight retiring keys.
             Self::KeyRotation => 60,
             Self::Drain => 100,
         })
@@ -97,16 +96,14 @@ impl Event {
     }
 }
 
-/// What events need.
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) site: Site,
     pub(crate) watch: Watch,
-    /// Only one Envoy at a time is ended by force: somebody has to be left.
+    /// Only one Envoy at a time is ended by force, so that others remain.
     envoys: tokio::sync::Mutex<()>,
 }
 
-/// How often each event has happened.
 pub(crate) type Happened = BTreeMap<Event, usize>;
 
 impl Stage {
@@ -118,7 +115,7 @@ impl Stage {
         }
     }
 
-    /// Lets all events happen for this long, and then until each is over and everything is back.
+    /// Returns once each event is over and everything is back.
     pub(crate) async fn happen(self: &Arc<Self>, time: Duration) -> Result<Happened> {
         let until = Instant::now() + time;
         let happened = Arc::<Mutex<Happened>>::default();
@@ -126,7 +123,6 @@ impl Stage {
         for (after, event) in (0..).zip(Event::ALL) {
             let (stage, happened) = (Arc::clone(self), Arc::clone(&happened));
             events.spawn_local(async move {
-                // Not all of them begin at the same moment.
                 tokio::time::sleep(BEGIN * after).await;
                 for number in 1.. {
                     let begun = Instant::now();
@@ -160,7 +156,6 @@ impl Stage {
         until_rolled_out(&self.site.system, &self.site.envoys).await
     }
 
-    /// Waits until so many pods of this role are ready.
     async fn until_ready(&self, role: Role, count: usize) -> Result<Vec<crate::watch::Ready>> {
         let what = format!("{count} pods that are ready: {}", role.name());
         poll::until_within(PATIENCE, &what, async || {

@@ -8,7 +8,7 @@ use crate::site::{CONTROLLER, Site, WEB, until_rolled_out};
 
 const DEPLOYMENT: &str = "apps/v1/Deployment";
 
-/// `kubectl rollout restart`, until it is done.
+/// As `kubectl rollout restart`, until it is done.
 async fn restart(client: &Client, deployment: &str, number: usize) -> Result<()> {
     let change = json!({"spec": {"template": {"metadata": {"annotations": {
         "kubectl.kubernetes.io/restartedAt": number.to_string(),
@@ -29,8 +29,8 @@ pub(super) async fn controller(site: &Site, number: usize) -> Result<()> {
     restart(&site.system, CONTROLLER, number).await
 }
 
-/// The last number is for the other events.
 pub(super) async fn scaling(site: &Site) -> Result<()> {
+    // The other events need the last number.
     for replicas in [10, 2, 3] {
         let change = json!({"spec": {"replicas": replicas}});
         site.default.merge(DEPLOYMENT, WEB, &change).await?;

@@ -1,8 +1,7 @@
-//! Regular expressions at random, most of them valid for RE2, some not.
+//! Random regular expressions, most of them valid for RE2, some not.
 
 use limpet_fuzz::Random;
 
-/// Pieces of expressions.
 pub(crate) struct Pieces {
     pub(crate) characters: &'static [&'static str],
     pub(crate) in_classes: &'static [&'static str],
@@ -10,7 +9,7 @@ pub(crate) struct Pieces {
     pub(crate) counts: &'static [&'static str],
 }
 
-/// What RE2 reads as the same in every encoding.
+/// Pieces that RE2 reads alike in every encoding.
 pub(crate) const ASCII: Pieces = Pieces {
     characters: &[
         "a", "b", "c", "K", "s", "/", "-", "_", "~", "&", ":", "1", "0", r"\.", r"\+", r"\-", r"\x41", r"\x{62}",
@@ -93,7 +92,7 @@ pub(crate) const ASCII: Pieces = Pieces {
     ],
 };
 
-/// What some RE2 or another refuses or reads otherwise too, and large expressions.
+/// Also pieces that only some RE2 accept or read alike, and large expressions.
 pub(crate) const EVERYTHING: Pieces = Pieces {
     characters: &[
         "a",

@@ -1,4 +1,4 @@
-//! Regular expressions as the model translates them, in a real Envoy.
+//! The model's translations of regular expressions, in a real Envoy.
 
 pub(crate) mod generator;
 
@@ -37,7 +37,7 @@ fn with_paths(expressions: &[String]) -> Result<Config> {
     config(&graph(routes.collect()), &[])
 }
 
-/// One expression that Envoy refuses stops all routes of its port.
+/// A refused expression stops all routes of its port.
 #[tokio::test]
 async fn envoy_reads_every_translation() -> Result<()> {
     let mut random = Random::seeded();
@@ -54,7 +54,7 @@ async fn envoy_reads_every_translation() -> Result<()> {
         refused > 100,
         "the generator makes too little that is refused: {refused}"
     );
-    // As large as they may be, each in another way.
+    // As large as allowed, each in another way.
     for large in [
         "a{995}",
         "(?:ab|c){0,140}",
@@ -71,17 +71,17 @@ async fn envoy_reads_every_translation() -> Result<()> {
     let texts: Vec<String> = found.iter().map(|found| found.as_str().to_owned()).collect();
     let (accepted, said) = Envoy::validate(&with_paths(&texts)?).await?;
     ensure!(accepted, "{said}");
-    // It has a limit, and says what a program's size is.
+    // Envoy has a limit, and names a program's size.
     let (accepted, said) = Envoy::validate(&with_paths(&[".{1000}".to_owned()])?).await?;
     ensure!(!accepted && said.contains("max program size of 1250"), "{said}");
     Ok(())
 }
 
-/// The expressions, each at a host of its own. A path is answered with 200 if the expression and its translation match
-/// it, with 204 if neither does, and with 201 or 202 if only one does.
+/// Each expression has a host. A path gets 200 if both the expression and its translation match it, 204 if neither
+/// does, and 201 or 202 if only one does.
 fn compared(expressions: &[(String, String)]) -> Result<Config> {
     let host = |(number, (original, translated)): (usize, &(String, String))| {
-        // Both cannot be conditions on a route's path.
+        // A route's path cannot have both conditions.
         let original = BTreeMap::from([(":path".to_owned(), ValueMatch::Regex(original.clone()))]);
         let both = Match {
             headers: original.clone(),
@@ -106,7 +106,7 @@ fn compared(expressions: &[(String, String)]) -> Result<Config> {
     config(&listening([(80, vec![http])].into()), &[])
 }
 
-/// A path of characters that the expression has, and some others.
+/// Characters of the expression, and some others.
 fn path(random: &mut Random, expression: &str) -> String {
     let own: Vec<char> = expression
         .chars()

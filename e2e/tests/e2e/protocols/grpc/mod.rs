@@ -10,18 +10,16 @@ use tonic::{Code, Request, Streaming};
 
 use super::{Session, address, site, until_idle};
 
-/// Checks the metadata of an answer against the session.
 pub(crate) fn answered(session: &mut Session, metadata: &MetadataMap) -> Result<()> {
     session.answered(metadata.as_ref())
 }
 
-/// A unary call of this session.
 pub(crate) async fn say(client: &mut EchoClient, session: &mut Session, text: &str) -> Result<Note> {
     let answer = client.say(session.call(Note::new(text))?).await?;
     session.taken(answer)
 }
 
-/// A bidirectional stream of this session. Sends these notes and returns the answers.
+/// Sends these notes over a bidirectional stream. Returns the answers.
 pub(crate) async fn converse(
     client: &mut EchoClient,
     session: &mut Session,
@@ -31,13 +29,11 @@ pub(crate) async fn converse(
     session.taken(answer)
 }
 
-/// The next note of a stream, which must have one.
 pub(crate) async fn next(notes: &mut Streaming<Note>) -> Result<Note> {
     let note = poll::patiently("the next note", async { Ok(notes.message().await?) }).await?;
     note.context("the stream has ended")
 }
 
-/// A stream of notes, and a sender for them.
 pub(crate) fn notes() -> (mpsc::Sender<Note>, impl Stream<Item = Note> + Send + 'static) {
     let (sender, receiver) = mpsc::channel(1);
     let notes = stream::unfold(receiver, async |mut receiver: mpsc::Receiver<Note>| {
@@ -91,7 +87,6 @@ async fn a_stream_has_its_token_before_its_first_message() -> Result<()> {
         let answer = client.repeat(session.call(endless)?).await?;
         let mut notes = session.taken(answer)?;
         for number in 0..3 {
-            // The same connection and the same session, while the stream continues.
             say(&mut client, &mut session, "meanwhile").await?;
             let note = next(&mut notes).await?;
             assert_eq!((note.count, &*note.backend), (number, session.backend()));
@@ -132,7 +127,7 @@ async fn a_stream_of_requests_reaches_one_backend_whole() -> Result<()> {
     Ok(())
 }
 
-/// Each note is answered before the next one is sent.
+/// Each note is answered before the next.
 #[tokio::test]
 async fn streams_in_both_directions_are_not_buffered() -> Result<()> {
     let site = site().await?;
@@ -155,7 +150,7 @@ async fn streams_in_both_directions_are_not_buffered() -> Result<()> {
     Ok(())
 }
 
-/// The answer consists of trailers only, and the token comes with them.
+/// The answer has trailers only, which carry the token.
 #[tokio::test]
 async fn a_call_that_fails_starts_a_session_too() -> Result<()> {
     let site = site().await?;
@@ -214,7 +209,7 @@ async fn a_session_continues_after_its_backend_reset_a_stream() -> Result<()> {
             sender.send(Note::new("too much")).await?;
             let cut = poll::patiently("the reset", async { Ok(answers.message().await) }).await?;
             let status = cut.err().context("the stream was not reset")?;
-            // The code depends on whether the reset is noticed while a message is read.
+            // The code differs if a message is being read at the reset.
             assert!([Code::Unknown, Code::Internal].contains(&status.code()), "{status}");
             say(&mut client, &mut session, "well").await?;
         }
@@ -236,7 +231,7 @@ async fn a_backend_learns_that_its_client_has_gone() -> Result<()> {
     next(&mut notes).await?;
     let busy = || site.backends.iter().map(limpet_e2e::Backend::under_way).sum::<usize>();
     assert_eq!(busy(), 1);
-    // This cancels the call. The connection stays open.
+    // Cancels the call. The connection stays open.
     drop(notes);
     until_idle(&site).await?;
     say(&mut client, &mut session, "well").await?;

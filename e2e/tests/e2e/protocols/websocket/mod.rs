@@ -108,7 +108,6 @@ async fn a_backend_learns_that_its_client_has_gone() -> Result<()> {
     until_idle(&site).await
 }
 
-/// The answer starts a session like any other answer.
 #[tokio::test]
 async fn a_refused_websocket_starts_a_session_too() -> Result<()> {
     let site = site().await?;
@@ -128,7 +127,7 @@ async fn a_refused_websocket_starts_a_session_too() -> Result<()> {
     Ok(())
 }
 
-/// RFC 8441: a stream of an HTTP/2 connection becomes the WebSocket. The answer has status 200.
+/// RFC 8441: a stream becomes the WebSocket, with status 200.
 #[tokio::test]
 async fn sessions_stay_over_http2() -> Result<()> {
     let config = config()?
@@ -145,13 +144,13 @@ async fn sessions_stay_over_http2() -> Result<()> {
         let mut request = hyper::Request::builder()
             .uri(format!("http://{at}/{}", if number == 0 { "" } else { "chat" }))
             .header("sec-websocket-version", "13")
-            // RFC 8441 does not need this, but Envoy generates no key for a backend that speaks HTTP/1.1.
+            // Not in RFC 8441, but Envoy generates no key for a backend that speaks HTTP/1.1.
             .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==");
         if let Some((name, value)) = session.field() {
             request = request.header(name, value);
         }
         let mut request = request.body(http_body_util::Empty::<hyper::body::Bytes>::new())?;
-        // The client must know that the server supports this: it does after the first answer.
+        // The client knows the server's support after the first answer.
         if number > 0 {
             *request.method_mut() = Method::CONNECT;
             request.extensions_mut().insert(Protocol::from_static("websocket"));

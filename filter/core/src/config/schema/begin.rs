@@ -1,4 +1,4 @@
-//! When a session begins and ends. The rules of [`super::policy`] about fields that are not set apply.
+//! When a session begins and ends. Unset fields: the rules of [`super::policy`].
 
 use std::fmt;
 
@@ -86,7 +86,7 @@ pub struct EndConfig {
     pub header: Option<String>,
 }
 
-// serde's own untagged enums say of a mistake that no variant fits, and not which field is wrong.
+// serde's untagged enums do not say which field is wrong.
 impl<'de> Deserialize<'de> for BeginConfig {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct WordOrObject;
@@ -105,8 +105,8 @@ impl<'de> Deserialize<'de> for BeginConfig {
                 }
             }
 
-            // The error that serde gives by itself, but after the whole list was read. Then `place` finds the list, and
-            // not its first element.
+            // serde's own error, but after the whole list was read, so that `place` finds the list and not its first
+            // element.
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<BeginConfig, A::Error> {
                 while list.next_element::<IgnoredAny>()?.is_some() {}
                 Err(A::Error::invalid_type(Unexpected::Seq, &self))

@@ -1,5 +1,4 @@
-//! Rules of the JSON Schema that the types do not express. `compile` checks the same rules; `tests/schema.rs` compares
-//! the two.
+//! Rules of the JSON Schema that the types do not express. `compile` has the same; `tests/schema.rs` compares them.
 
 use schemars::Schema;
 use serde_json::{Value, json};
@@ -7,7 +6,7 @@ use serde_json::{Value, json};
 pub(super) const POLICY_NAME: &str = "^[A-Za-z0-9._-]{1,128}$";
 /// RFC 9110's `token`.
 pub(super) const TOKEN: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}$";
-/// What a parameter of a query may be called: RFC 3986's `unreserved`, which needs no escapes.
+/// RFC 3986's `unreserved`, which needs no escapes in a query.
 pub(super) const PARAMETER: &str = "^[A-Za-z0-9._~-]{1,256}$";
 /// Methods are case-sensitive, and all registered ones are in capital letters.
 pub(super) const METHOD: &str = "^[A-Z][A-Z-]{0,31}$";
@@ -22,7 +21,7 @@ pub(super) fn exactly_one(fields: &[&str]) -> Value {
     fields.iter().map(|field| json!({"required": [field]})).collect()
 }
 
-/// Matches a key with its bytes, or a revoked one without.
+/// A key with its bytes, or a revoked one without.
 pub(super) fn a_source_unless_revoked() -> Value {
     let revoked = json!({"properties": {"state": {"const": "revoked"}}, "required": ["state"]});
     let with = |field: &str| json!({"required": [field], "not": revoked});
@@ -30,7 +29,7 @@ pub(super) fn a_source_unless_revoked() -> Value {
     json!([with("env"), with("inline"), {"allOf": [revoked, none]}])
 }
 
-/// Matches a key that signs; a key without a state does.
+/// A key that signs, the default state.
 pub(super) fn one_signs() -> Value {
     json!({"properties": {"state": {"const": "signing"}}})
 }
@@ -43,7 +42,7 @@ pub(super) fn permanent_needs_a_timeout() -> Value {
     })
 }
 
-/// A token in a query reaches its client by `tell` or in redirects. In redirects only, it cannot be renewed.
+/// A token in a query reaches its client by `tell` or in redirects, where it cannot be renewed.
 pub(super) fn a_query_is_told_or_redirected() -> Value {
     let redirects = json!({"properties": {"redirects": {"const": true}}, "required": ["redirects"]});
     let tell = json!({"required": ["tell"], "properties": {"tell": {"type": "object"}}});
@@ -65,13 +64,13 @@ pub(super) fn needs_secure(field: &str, value: &Value) -> Value {
     })
 }
 
-/// Matches a cookie or header that is the application's.
+/// A cookie or header of the application.
 fn other_mode() -> Value {
     json!({"properties": {"mode": {"enum": ["prefix", "rewrite"]}}, "required": ["mode"]})
 }
 
-/// Adds a rule to the schema of a cookie or header: in a mode in which it is the application's, every property but
-/// `name` and `mode` keeps its default. A new property is covered without being listed here.
+/// Adds a rule: in a mode of the application's, every property but `name` and `mode` keeps its default, new ones
+/// included.
 pub(super) fn only_defaults_in_other_modes(schema: &mut Schema) {
     let properties = schema.get("properties").and_then(Value::as_object);
     let defaults: serde_json::Map<String, Value> = properties
@@ -112,7 +111,7 @@ pub(super) fn cookie_and_header() -> Value {
     json!({"required": ["cookie", "header"]})
 }
 
-/// The application begins the session, with its cookie or header.
+/// The application begins the session.
 pub(super) fn no_begin_in_other_modes() -> Value {
     let in_mode = |carrier: &str| json!({"properties": {carrier: other_mode()}, "required": [carrier]});
     json!({
@@ -121,7 +120,7 @@ pub(super) fn no_begin_in_other_modes() -> Value {
     })
 }
 
-/// Only a cookie of the filter's own, or an entry of the table, can be taken from a client.
+/// Only the filter's own cookie, or an entry of the table, can be taken from a client.
 pub(super) fn an_end_needs_a_cookie_or_source() -> Value {
     json!({
         "if": {"anyOf": [
@@ -133,7 +132,7 @@ pub(super) fn an_end_needs_a_cookie_or_source() -> Value {
     })
 }
 
-/// There are no tokens, and `source` has a timeout of its own.
+/// There are no tokens, and `source` has its own timeout.
 pub(super) fn nothing_of_tokens_with_source() -> Value {
     json!({
         "if": {"properties": {"source": {"type": "object"}}, "required": ["source"]},

@@ -1,4 +1,4 @@
-//! The age of tokens that a longer idle timeout allowed: everything under `policies.<name>.formerLags`.
+//! `policies.<name>.formerLags`
 
 use serde::{Deserialize, Serialize};
 

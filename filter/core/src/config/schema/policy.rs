@@ -1,13 +1,13 @@
-//! The policies: everything under `policies.<name>`.
+//! `policies.<name>`
 //!
-//! **A field that is not set must not be written.** The controller names a policy by a hash of its JSON. A new field
-//! that is written with its default renames every policy of every cluster, and its metrics with it. So a new field has
+//! **A field that is not set must not be written**, because the controller names a policy by a hash of its JSON: a new
+//! field written with its default would rename every policy and its metrics. So a new field has
 //!
 //! - `#[serde(default, skip_serializing_if = "...")]`, where the function is true for the default;
-//! - `schemars(extend("default" = ...))` unless it is an `Option`, since schemars omits a default that serde skips.
+//! - `schemars(extend("default" = ...))` unless it is an `Option`: schemars omits a default that serde skips.
 //!
-//! Fields without `skip_serializing_if` are older than this rule. They stay as they are, and so does the order of all
-//! fields. `tests/configuration/policy_json.rs` and `tests/schema.rs` fail otherwise and name the field.
+//! Fields without `skip_serializing_if` are older and stay, as does the order of fields
+//! (`tests/configuration/policy_json.rs`, `tests/schema.rs`).
 
 use serde::{Deserialize, Serialize};
 
@@ -105,7 +105,7 @@ pub struct PolicyConfig {
     pub cache_control: CacheControlConfig,
 }
 
-/// A policy without a carrier. All fields have their defaults.
+/// A policy without a carrier, otherwise with defaults.
 impl Default for PolicyConfig {
     fn default() -> Self {
         Self {
@@ -155,7 +155,7 @@ impl PolicyConfig {
         }
     }
 
-    /// The same with those that sessions had before they were renamed.
+    /// The same with the former ones, before renamings.
     pub fn carriers(&self) -> impl Iterator<Item = (CarrierMode, &str)> {
         let former = self.also.iter().filter(|further| further.former);
         let former = former.filter_map(|further| match (&further.cookie, &further.header, &further.query) {
@@ -166,7 +166,7 @@ impl PolicyConfig {
         self.carrier().into_iter().chain(former)
     }
 
-    /// Whether requests of this policy may be steered strictly, or otherwise. Requests of moving sessions never are.
+    /// Whether requests may be steered strictly, or otherwise. Moving sessions never are.
     #[must_use]
     pub fn may_steer(&self, strict: bool) -> bool {
         self.strict == strict || !strict && self.r#move.is_some()
@@ -244,7 +244,7 @@ pub struct CookieConfig {
 }
 
 impl CookieConfig {
-    /// A cookie of this name. All other fields have their defaults.
+    /// A cookie of this name, otherwise with defaults.
     #[must_use]
     pub fn named(name: &str) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Whom the filter tells of the sessions that it sees.
+//! `reportSessions`
 
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,7 @@ pub struct ReportSessionsConfig {
 }
 
 impl ReportSessionsConfig {
-    /// With the defaults for the rest.
+    /// A configuration with defaults for the rest.
     #[must_use]
     pub fn new(cluster: &str, node_cluster: &str) -> Self {
         Self {

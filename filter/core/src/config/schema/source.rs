@@ -1,4 +1,4 @@
-//! Sessions that the client's address holds. The rules of [`super::policy`] about fields that are not set apply.
+//! Sessions by the client's address. Unset fields: the rules of [`super::policy`].
 
 use serde::{Deserialize, Serialize};
 

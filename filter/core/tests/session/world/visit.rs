@@ -8,7 +8,6 @@ use limpet_core::{HeaderEdit, KeyChange, RequestPlan, ResponsePlan, Steering};
 
 use super::{COOKIE, HEADER};
 
-/// An owned [`HeaderEdit`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Edit {
     Remove(String),
@@ -33,19 +32,17 @@ pub(crate) struct Visit {
     /// Whether only the response told the outcome.
     pub(crate) told_late: bool,
     pub(crate) request_edit: Option<Edit>,
-    /// For the policy's further carriers.
     pub(crate) further_edits: Vec<Edit>,
     pub(crate) steering: Option<Steering>,
     pub(crate) response: ResponseOutcome,
     pub(crate) status: Option<u16>,
     pub(crate) edits: Vec<Edit>,
-    /// The line of a conflict about the session's name, or empty.
+    /// The log's line, or empty.
     pub(crate) name_conflict: Option<String>,
     pub(crate) key_change: Option<KeyChange>,
-    /// What load balancing hashes in the place of the client's address.
     pub(crate) hash: Option<IpAddr>,
     pub(crate) evicted: bool,
-    /// The line of a move that did not come about, or empty.
+    /// The log's line, or empty.
     pub(crate) refused_move: Option<String>,
     pub(crate) seen: Option<Seen>,
     pub(crate) left: Option<Left>,
@@ -90,12 +87,10 @@ impl Visit {
         }
     }
 
-    /// Both outcomes, which most tests compare.
     pub(crate) fn outcomes(&self) -> (RequestOutcome, ResponseOutcome) {
         (self.request, self.response)
     }
 
-    /// The host that the request was steered to.
     pub(crate) fn host(&self) -> Option<String> {
         self.steering.map(|steering| steering.host.to_string())
     }
@@ -111,12 +106,10 @@ impl Visit {
         cookie
     }
 
-    /// The attributes of Set-Cookie, without the token.
     pub(crate) fn attributes(&self) -> Vec<&str> {
         self.set_cookie().expect("a Set-Cookie").split("; ").skip(1).collect()
     }
 
-    /// The new Cache-Control of the response.
     pub(crate) fn cache_control(&self) -> Option<&str> {
         self.edits.iter().find_map(|edit| match edit {
             Edit::Set(name, value) if name == "cache-control" => Some(value.as_str()),
@@ -124,7 +117,6 @@ impl Visit {
         })
     }
 
-    /// The token that the client gets.
     pub(crate) fn token(&self) -> Option<String> {
         let in_header = self.edits.iter().find_map(|edit| match edit {
             Edit::Set(name, value) if name == HEADER => Some(value.clone()),

@@ -8,7 +8,6 @@ fn registry() -> &'static Registry<u32> {
     Box::leak(Box::new(Registry::new()))
 }
 
-/// The number behind a pointer.
 fn number(registry: &Registry<u32>, pointer: *const c_void) -> Option<u32> {
     // SAFETY: these tests remove nothing while they look.
     registry.find(pointer).map(|found| unsafe { *found.as_ref() })
@@ -53,7 +52,7 @@ fn a_destroyed_configuration_is_not_found_and_not_freed_twice() {
     assert_eq!(remove(registry, first), Some(1));
     assert_eq!(number(registry, first), None);
     assert_eq!(remove(registry, first), None);
-    // The allocator hands out what was freed; to another module as well.
+    // The allocator hands out what was freed, to other modules too.
     let theirs: Vec<Box<u32>> = (0..10_000).map(Box::new).collect();
     assert!(
         theirs
@@ -77,7 +76,7 @@ fn as_many_configurations_as_there_are_have_places() {
     }
     let blocks = || registry.blocks.iter().filter(|block| block.get().is_some()).count();
     let before = blocks();
-    // Updates of routes: each is created anew before its former one is destroyed.
+    // Updates of routes create the new one before they destroy the old one.
     let mut pointers = pointers;
     for round in 1..4 {
         for pointer in &mut pointers {

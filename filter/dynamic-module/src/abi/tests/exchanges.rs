@@ -1,5 +1,3 @@
-//! The exchanges of the core's table, carried out by this adapter.
-
 use limpet_core::fakes::exchanges::{Done, Exchange, Exchanges, now};
 
 use super::host::host;
@@ -7,7 +5,6 @@ use super::*;
 use crate::census::CENSUS;
 use crate::host::TIME;
 
-/// Text for as long as the fake Envoy may lend it.
 fn leaked(text: &str) -> &'static str {
     text.to_owned().leak()
 }
@@ -52,7 +49,6 @@ fn carry_out(config: *const c_void, exchange: &Exchange) -> Done {
     host(|host| host.done.take()).unwrap()
 }
 
-/// The core's table, and its configuration in force at its time.
 fn start() -> (Exchanges, *const c_void) {
     TIME.set(Some(now()));
     let table = Exchanges::read().unwrap();

@@ -1,4 +1,4 @@
-//! A fake Envoy. Each test has a thread of its own, and so an Envoy of its own.
+//! A fake Envoy for each test's thread.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,7 +10,6 @@ use limpet_core::token::Destination;
 
 use super::super::*;
 
-/// What the fake Envoy has and is told, by the handle of any request.
 #[derive(Default)]
 pub(super) struct Host {
     pub(super) request: Vec<(&'static str, Vec<u8>)>,
@@ -21,18 +20,15 @@ pub(super) struct Host {
     pub(super) cluster_session: Option<&'static [u8]>,
     pub(super) route: Option<&'static [u8]>,
     pub(super) cluster: Option<&'static [u8]>,
-    /// The other clusters that the request can be led to.
+    /// Other clusters that the request can be led to.
     pub(super) destinations: Vec<String>,
     pub(super) client: Option<&'static [u8]>,
-    /// The host that answers.
     pub(super) upstream: Option<&'static [u8]>,
-    /// What the module does, if that is of interest.
+    /// What the module does, if that matters.
     pub(super) done: Option<Done>,
     /// The upstream override host; `None` if Envoy refuses one.
     pub(super) asked: Option<Vec<u8>>,
-    /// The counters by their numbers, and their values.
     counters: Vec<(String, u64)>,
-    /// How often each callback was called.
     pub(super) calls: BTreeMap<&'static str, u64>,
 }
 
@@ -40,12 +36,10 @@ thread_local! {
     static HOST: RefCell<Host> = RefCell::default();
 }
 
-/// Reads or changes the fake Envoy of this test.
 pub(super) fn host<T>(change: impl FnOnce(&mut Host) -> T) -> T {
     HOST.with_borrow_mut(change)
 }
 
-/// The same in a callback.
 fn called<T>(name: &'static str, change: impl FnOnce(&mut Host) -> T) -> T {
     host(|host| {
         *host.calls.entry(name).or_default() += 1;
@@ -62,7 +56,6 @@ impl Host {
         }
     }
 
-    /// Writes down a change of a header.
     fn change(&mut self, of: c_int, change: impl FnOnce() -> String) {
         if let Some(done) = &mut self.done {
             if of == Headers::Request as c_int {
@@ -73,13 +66,11 @@ impl Host {
         }
     }
 
-    /// Counters that are not 0.
     pub(super) fn counted(&self) -> Vec<(String, u64)> {
         self.counters.iter().filter(|(_, count)| *count > 0).cloned().collect()
     }
 }
 
-/// Lends bytes of a buffer, as Envoy does.
 fn lend(bytes: Option<&[u8]>, answer: *mut Buffer) -> bool {
     let Some(bytes) = bytes else {
         return false;
@@ -89,13 +80,11 @@ fn lend(bytes: Option<&[u8]>, answer: *mut Buffer) -> bool {
     true
 }
 
-/// What the module lends.
 fn text(buffer: Buffer) -> &'static [u8] {
-    // SAFETY: the module lends the bytes during the callback, and the fake keeps none of them.
+    // SAFETY: lent during the callback, and the fake keeps none of it.
     unsafe { buffer.bytes() }
 }
 
-/// The same as text.
 fn string(buffer: Buffer) -> String {
     String::from_utf8(text(buffer).to_vec()).unwrap()
 }
@@ -256,7 +245,6 @@ extern "C" fn increment(_: *mut c_void, id: usize, _: *mut Buffer, _: usize, by:
     0
 }
 
-/// The callbacks of the fake Envoy.
 pub(super) fn callbacks() -> Callbacks {
     Callbacks {
         log,

@@ -5,7 +5,6 @@ use super::*;
 
 const BACKEND: &[u8] = b"10.0.0.7:8080";
 
-/// What every living session needs.
 const CALLBACKS: [&str; 6] = [
     "http_filter_get_attribute_string",
     "http_filter_increment_counter",
@@ -15,7 +14,6 @@ const CALLBACKS: [&str; 6] = [
     "http_set_upstream_override_host",
 ];
 
-/// A request and its response, with the hooks that Envoy calls. Allocations of it.
 fn exchange(config: *const c_void) -> u64 {
     // SAFETY: called as Envoy calls it. The fake ignores handles.
     let exchange = || unsafe {
@@ -28,7 +26,6 @@ fn exchange(config: *const c_void) -> u64 {
     allocation_counter::measure(exchange).count_total
 }
 
-/// The cookie that a first request gets.
 fn begin(config: *const c_void, route_session: &'static str) -> String {
     host(|host| {
         host.request = Vec::new();
@@ -45,7 +42,7 @@ fn begin(config: *const c_void, route_session: &'static str) -> String {
     })
 }
 
-/// The allocations and callbacks of the second exchange with these cookies: the first one has the token remembered.
+/// Allocations and callbacks of the second exchange with these cookies, when the token is remembered.
 fn steady(config: *const c_void, cookies: &str) -> (u64, Vec<&'static str>) {
     let once_more = || {
         host(|host| {

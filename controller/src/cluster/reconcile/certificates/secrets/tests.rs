@@ -29,7 +29,7 @@ fn reported(count: usize) -> PublishedReports {
     }
 }
 
-/// `changes`: whether there is another Gateway with each request.
+/// `changes`: whether each request adds a Gateway.
 fn site(count: usize, changes: bool) -> Site {
     let (reporting, reports) = watch::channel(Some(reported(count)));
     let reporting = Arc::new(reporting);
@@ -85,7 +85,6 @@ fn site(count: usize, changes: bool) -> Site {
     }
 }
 
-/// The Secrets that were looked for by name, and those that were written.
 fn tried(asked: &Asked) -> (usize, usize) {
     let asked = take(asked);
     let count = |part: &str| asked.iter().filter(|request| request.contains(part)).count();

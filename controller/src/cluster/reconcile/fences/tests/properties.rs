@@ -1,5 +1,3 @@
-//! What holds whatever happens.
-
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
@@ -10,16 +8,11 @@ use super::*;
 enum Event {
     /// A new pod gets one of two addresses.
     Pod(usize),
-    /// One of two Services shows the owner of one of two addresses, or removes the address. What it shows stays until
-    /// then, true or not.
+    /// One of two Services shows the owner of one of two addresses, true or not, or removes the address.
     Show(usize, usize, bool),
-    /// The leader writes the wanted list.
     Keep,
-    /// Every Envoy acknowledges the published list.
     Acknowledge,
-    /// Time passes.
     Wait(u64),
-    /// The controller starts again.
     Restart,
 }
 
@@ -38,8 +31,8 @@ fn event() -> impl Strategy<Value = Event> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// If an address was seen to change its owner and is published, then all Envoys have a fence for it that ends every
-    /// session of the former owner, or the address has waited for the maximum time.
+    /// A published address with a new owner has waited for the maximum time, or all Envoys have a fence that ends every
+    /// session of the former owner.
     #[test]
     fn no_address_is_given_before_its_fence(events in prop::collection::vec(event(), 1..120)) {
         const ADDRESSES: [&str; 2] = [A, B];
@@ -47,11 +40,10 @@ proptest! {
         let mut fences = FenceTracker::default();
         let mut now = 0;
         let mut pods = [0; 2];
-        // When a pod was first seen to have its address.
         let mut first: BTreeMap<String, u64> = BTreeMap::new();
         let mut shown: [BTreeMap<&str, String>; 2] = [BTreeMap::new(), BTreeMap::new()];
         let mut everywhere = FenceList::default();
-        // When an address last changed its owner, and the new owner.
+        // When an address last changed its owner, and the new one.
         let mut changed: BTreeMap<&str, (u64, String)> = BTreeMap::new();
         for event in events {
             match event {
@@ -86,7 +78,6 @@ proptest! {
                     let desired = fences.desired_list(LIFE, at(now));
                     prop_assert!(desired.is_none(), "nothing is written because of a restart");
                     changed.clear();
-                    // All slices are up to date.
                     for (text, owner) in shown.iter_mut().flatten() {
                         *owner = format!("{text} {}", pods[usize::from(*text == B)]);
                     }
@@ -119,7 +110,7 @@ proptest! {
         }
     }
 
-    /// Whatever another namespace writes into its EndpointSlices, this one has the same fences and waits as without it.
+    /// Another namespace's EndpointSlices change neither fences nor waits.
     #[test]
     fn another_namespace_changes_nothing_here(
         events in prop::collection::vec((any::<bool>(), 0..2usize, 0..2usize, 0..4u8, 0..3000u64), 1..60),

@@ -1,4 +1,4 @@
-//! `limpet.dev/revoke`: a key counts nothing from the next write on, whatever else is going on.
+//! `limpet.dev/revoke`: a key counts nothing from the next write on.
 
 use super::super::content::REVOKED;
 use super::*;
@@ -19,7 +19,6 @@ fn a_revoked_signing_key_is_replaced_in_the_same_write() {
     assert_eq!(store.annotation(REVOKE).unwrap(), "1", "until all Envoys know");
     assert!(!turn(&mut state, &mut store, 101, false));
     assert!(state.revoking().is_some());
-    // Another replica becomes the leader.
     let mut state = KeyringState::new(config());
     assert!(turn(&mut state, &mut store, 102, true));
     assert_eq!(
@@ -29,7 +28,7 @@ fn a_revoked_signing_key_is_replaced_in_the_same_write() {
     look(&mut state, &store);
     assert!(state.revoking().is_none());
     assert!(!turn(&mut state, &mut store, 103, true), "once");
-    // The id stays while tokens of the key may come.
+    // While tokens of the key may come, the id stays.
     assert!(turn(&mut state, &mut store, 100 + LIFE.as_secs(), true));
     assert_eq!(store.states(), [(2, Signing)]);
 }
@@ -51,7 +50,6 @@ fn a_revocation_waits_for_no_phase() {
     store.set_annotation(REVOKE, "2");
     assert!(turn(&mut state, &mut store, 100, false));
     assert_eq!(store.states(), [(1, Signing), (2, Revoked)]);
-    // All of them at once: a third one signs.
     let (mut state, mut store) = established();
     store.annotate("now");
     assert!(turn(&mut state, &mut store, 100, true));
@@ -74,7 +72,6 @@ fn a_revocation_of_no_key_is_told_and_changes_nothing() {
              them, found {wrong:?}: nothing is revoked"
         );
         assert_eq!(problems, [(KeyringSecret::Keyring, expected)]);
-        // A rotation goes on meanwhile.
         store.annotate("now");
         assert!(turn(&mut state, &mut store, 100, true));
     }
@@ -91,7 +88,7 @@ fn a_revocation_outlasts_the_life_of_its_key() {
     assert!(!turn(&mut state, &mut store, late, false));
     assert_eq!(store.states(), [(1, Revoked), (2, Signing)]);
     assert_eq!(state.problems(at(late)), []);
-    // It answers: that is told first, and then the id goes.
+    // First this is reported, then the id is removed.
     assert!(turn(&mut state, &mut store, late, true));
     assert_eq!(store.annotation(REVOKED).unwrap(), "1");
     assert!(turn(&mut state, &mut store, late, true));

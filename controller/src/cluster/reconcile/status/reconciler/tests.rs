@@ -17,7 +17,6 @@ fn nobody() -> Client {
     Client::new(tower::service_fn(refuse), "default")
 }
 
-/// A leader, and what it gets everything from.
 struct Site {
     reconciler: StatusReconciler,
     snapshots: limpet_xds::Snapshots,
@@ -133,7 +132,6 @@ async fn an_ingress_route_of_another_class_keeps_its_status() {
     assert_eq!(differ(reports(&["new", "known"])), ["new"]);
 }
 
-/// An `HTTPRoute` with an entry of ours that nobody wants.
 fn left_over(number: usize) -> (ObjectName, ObservedObjectStatus) {
     left_over_in("shop", number, "1")
 }
@@ -259,7 +257,7 @@ async fn a_status_that_failed_once_waited_for_all_others_for_ever() {
     let reconciler = &mut site.reconciler;
     let first = reconciler.jobs(&observation(0, 0));
     assert!(reconciler.write(first).await, "the API server does not answer");
-    // There are always more that have changed than a round writes.
+    // More changes than a round writes.
     let jobs = reconciler.jobs(&observation(3 * ROUND, 1));
     assert_eq!(jobs.len(), ROUND);
     let quiet = jobs.iter().filter(|job| *job.name.namespace == *"quiet");

@@ -30,7 +30,6 @@ fn entries(gateways: &[(&str, bool)]) -> DesiredStatus {
     DesiredStatus::Entries(gateways.iter().map(entry).collect())
 }
 
-/// A status with entries of another controller.
 fn foreign(names: &[&str]) -> Vec<Value> {
     let entry =
         |name: &&str| json!({"parentRef": {"name": name}, "controllerName": "example.com/other", "conditions": []});
@@ -41,7 +40,6 @@ fn merged(status: &Value, wanted: &DesiredStatus, now: &str) -> Value {
     merge(Kind::HttpRoute, status, wanted, OURS, now)
 }
 
-/// The names of the parents in the order of the entries.
 fn parents(status: &Value) -> Vec<&str> {
     items(status, "parents")
         .map(|entry| entry["parentRef"]["name"].as_str().unwrap())
@@ -76,7 +74,7 @@ fn a_condition_keeps_its_time_while_its_status_is_the_same() {
     let other = merged(&first, &entries(&[("a", false)]), NOW);
     assert_eq!(time(&other), NOW);
     assert_eq!(other["parents"][0]["conditions"][0]["observedGeneration"], 7);
-    // The time of another entry does not count.
+    // Another entry's time does not count.
     let moved = merged(&first, &entries(&[("b", true)]), NOW);
     assert_eq!(time(&moved), NOW);
 }
@@ -244,7 +242,7 @@ fn two_fields_of_an_ingress_route_are_ours() {
         assert_ne!(digest(&other), digest(&expected), "{other}");
         assert_eq!(digest(&merged(&other, "valid IngressRoute")), digest(&expected));
     }
-    // What is cut is compared as it is written, so it is written once.
+    // A cut text is written once.
     let long = merged(&Value::Null, &"ä".repeat(MAX_DESCRIPTION));
     assert_eq!(long["description"].as_str().unwrap().len(), MAX_DESCRIPTION);
     assert_eq!(digest(&long), digest(&merged(&long, &"ä".repeat(MAX_DESCRIPTION))));
