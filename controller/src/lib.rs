@@ -24,23 +24,36 @@ mod tools;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use cli::{CheckArgs, CompletionsArgs, DrainedArgs, InstallArgs, KeysCommand, ManArgs, TokenCommand};
+use cli::{
+    CheckArgs, CompleteArgs, CompletionsArgs, EnvoyCommand, InstallArgs, KeysCommand, ManArgs, TokenCommand,
+    WaitDrainedArgs, own_name,
+};
 use cluster::ClusterCommand;
-use exit::{CommandVerdict, EXIT_CODES};
+use exit::{CommandFailure, CommandVerdict, FAILURE};
 use output::Output;
-use tools::{check, completions, drained, install, keys, man, token};
+use tools::{check, complete, completions, drain, install, keys, man, token, version, wait_drained};
 
 /// Signed session persistence for Envoy: check configurations, inspect tokens, manage keys, run the controller
+///
+/// As `kubectl-limpet` on the PATH, it is a plugin of kubectl: `kubectl limpet COMMAND`.
 #[derive(Debug, Parser)]
-#[command(name = "limpet", version, after_help = EXIT_CODES, max_term_width = 120)]
+#[command(name = "limpet", version, max_term_width = 120)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// The format of the output
-    #[arg(long, value_enum, global = true, default_value = "text", value_name = "FORMAT")]
-    format: Output,
+    /// The form of the output; `wide` only of sessions, explain and keys list
+    #[arg(
+        long,
+        short,
+        value_enum,
+        global = true,
+        default_value = "text",
+        value_name = "FORMAT"
+    )]
+    output: Output,
 }
 
 #[derive(Debug, Subcommand)]
@@ -54,78 +67,107 @@ enum Command {
     /// Generate, rotate and wrap keys
     #[command(subcommand)]
     Keys(KeysCommand),
-    Drained(DrainedArgs),
+    /// Drain the Envoy of this machine
+    #[command(subcommand)]
+    Envoy(EnvoyCommand),
+    WaitDrained(WaitDrainedArgs),
     Install(InstallArgs),
     Completions(CompletionsArgs),
+    #[command(name = "__complete", hide = true)]
+    Complete(CompleteArgs),
     Man(ManArgs),
+    /// Print the version
+    #[command(after_help = "limpet version\nlimpet version -o json")]
+    Version,
+}
+
+/// The command line, with examples and exit codes in the help of each command.
+#[must_use]
+pub fn command_line() -> clap::Command {
+    cli::with_help(Cli::command().bin_name(own_name()))
 }
 
 /// Runs what the command line asks for.
 #[must_use]
 pub fn run() -> ExitCode {
-    let Cli { command, format } = match Cli::try_parse() {
+    let Cli { command, output } = match parse() {
         Ok(cli) => cli,
         Err(error) => return misused(&error),
     };
-    let verdict = match command {
-        Command::Check(args) => check::run(&args, format),
-        Command::Cluster(command) => command.run(format),
-        Command::Token(TokenCommand::Inspect(args)) => token::inspect::run(&args, format),
-        Command::Token(TokenCommand::Issue(args)) => token::issue::run(&args, format),
-        Command::Keys(KeysCommand::Count(args)) => keys::count::run(&args, format),
-        Command::Keys(KeysCommand::Generate(args)) => keys::generate::run(&args, format),
-        Command::Keys(KeysCommand::List(args)) => keys::list::run(&args, format),
-        Command::Keys(KeysCommand::Revoke(args)) => keys::revoke::run(&args, format),
-        Command::Keys(KeysCommand::Rotate(args)) => keys::rotate::run(&args, format),
-        Command::Keys(KeysCommand::Wrap(args)) => keys::wrap::run(&args, format),
-        Command::Drained(args) => drained::run(&args, format),
-        Command::Install(args) => install::run(&args, format),
-        Command::Completions(args) => completions::run(&args, Cli::command()),
-        Command::Man(args) => man::run(&args, Cli::command()),
-    };
+    let verdict = command.run(output);
     match verdict {
-        Ok(CommandVerdict::Good) => ExitCode::SUCCESS,
-        Ok(CommandVerdict::Bad) => ExitCode::from(1),
-        Ok(CommandVerdict::Partial) => ExitCode::from(2),
+        Ok(verdict) => ExitCode::from(verdict.code()),
         Err(failure) => {
-            output::print_error(&format!("error: {failure}\n"));
-            if format == Output::Json {
-                print_error(&failure.to_string());
-            }
-            ExitCode::from(2)
+            output::print_failure(output, &failure.to_string());
+            ExitCode::from(FAILURE)
         }
     }
 }
 
-/// Says what is wrong with the arguments, or prints the help. clap knows the format only of arguments that are right.
+fn parse() -> Result<Cli, clap::Error> {
+    let mut command = command_line();
+    let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    let cli = Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))?;
+    if cli.output.is_wide() && !cli.command.has_wide_table() {
+        let message = "-o wide: expected text, json or yaml: this command has no wider table";
+        return Err(command.error(ErrorKind::InvalidValue, message));
+    }
+    Ok(cli)
+}
+
+impl Command {
+    fn run(&self, form: Output) -> Result<CommandVerdict, CommandFailure> {
+        match self {
+            Self::Check(args) => check::run(args, form),
+            Self::Cluster(command) => command.run(form),
+            Self::Token(TokenCommand::Inspect(args)) => token::inspect::run(args, form),
+            Self::Token(TokenCommand::Issue(args)) => token::issue::run(args, form),
+            Self::Keys(KeysCommand::Count(args)) => keys::count::run(args, form),
+            Self::Keys(KeysCommand::Generate(args)) => keys::generate::run(args, form),
+            Self::Keys(KeysCommand::List(args)) => keys::list::run(args, form),
+            Self::Keys(KeysCommand::Revoke(args)) => keys::revoke::run(args, form),
+            Self::Keys(KeysCommand::Rotate(args)) => keys::rotate::run(args, form),
+            Self::Keys(KeysCommand::Wrap(args)) => keys::wrap::run(args, form),
+            Self::Envoy(EnvoyCommand::Drain(args)) => drain::run(args, form),
+            Self::WaitDrained(args) => wait_drained::run(args, form),
+            Self::Install(args) => install::run(args, form),
+            Self::Completions(args) => completions::run(args, command_line()),
+            Self::Complete(args) => complete::run(args, &command_line()),
+            Self::Man(args) => man::run(args, command_line()),
+            Self::Version => version::run(form),
+        }
+    }
+
+    fn has_wide_table(&self) -> bool {
+        match self {
+            Self::Cluster(command) => command.has_wide_table(),
+            Self::Keys(KeysCommand::List(_)) => true,
+            _ => false,
+        }
+    }
+}
+
+/// Says what is wrong with the arguments, or prints the help.
 fn misused(error: &clap::Error) -> ExitCode {
     // A closed pipe is no failure.
     error.print().unwrap_or_default();
     if !error.use_stderr() {
         return ExitCode::SUCCESS;
     }
-    let arguments: Vec<String> = std::env::args().collect();
-    let is_json = |pair: &[String]| matches!(pair, [name, value] if name == "--format" && value == "json");
-    if arguments.windows(2).any(is_json) || arguments.iter().any(|argument| argument == "--format=json") {
-        let text = error.to_string();
-        let message = text.lines().next().unwrap_or_default();
-        print_error(message.strip_prefix("error: ").unwrap_or(message));
-    }
-    ExitCode::from(2)
-}
-
-/// For programs: every outcome is JSON.
-fn print_error(message: &str) {
-    // It was said on stderr, too.
-    output::print_json(&serde_json::json!({"error": message})).unwrap_or_default();
+    let arguments: Vec<String> = std::env::args_os()
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect();
+    let text = error.to_string();
+    let message = text.lines().next().unwrap_or_default();
+    let message = message.strip_prefix("error: ").unwrap_or(message);
+    output::print_failure_document(Output::of_arguments(&arguments), message);
+    ExitCode::from(FAILURE)
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     #[test]
     fn the_command_line_is_consistent() {
-        super::Cli::command().debug_assert();
+        super::command_line().debug_assert();
     }
 }

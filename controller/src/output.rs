@@ -7,16 +7,76 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use clap::ValueEnum;
-use serde_json::Value;
+use clap::builder::PossibleValue;
+use serde_json::{Value, json};
 
 use crate::exit::CommandFailure;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+/// The form of the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Output {
-    /// For people
-    Text,
-    /// For programs
+    /// For people; `is_wide`: with all that a table has.
+    Text { is_wide: bool },
+    /// For programs.
+    Document(DocumentFormat),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DocumentFormat {
     Json,
+    Yaml,
+}
+
+impl Output {
+    const TEXT: Self = Self::Text { is_wide: false };
+    const WIDE: Self = Self::Text { is_wide: true };
+
+    pub(crate) fn is_wide(self) -> bool {
+        self == Self::WIDE
+    }
+
+    pub(crate) fn is_text(self) -> bool {
+        matches!(self, Self::Text { .. })
+    }
+
+    /// The form that these arguments ask for, as far as they can be understood: clap knows it only of arguments that
+    /// are right.
+    pub(crate) fn of_arguments(arguments: &[String]) -> Self {
+        let mut arguments = arguments.iter().map(String::as_str);
+        let mut found = Self::TEXT;
+        while let Some(argument) = arguments.next() {
+            let value = match argument {
+                "-o" | "--output" => arguments.next(),
+                _ => argument
+                    .strip_prefix("--output=")
+                    .or_else(|| argument.strip_prefix("-o").map(|value| value.trim_start_matches('='))),
+            };
+            found = value
+                .and_then(|value| Self::from_str(value, false).ok())
+                .unwrap_or(found);
+        }
+        found
+    }
+}
+
+impl ValueEnum for Output {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[
+            Self::TEXT,
+            Self::WIDE,
+            Self::Document(DocumentFormat::Json),
+            Self::Document(DocumentFormat::Yaml),
+        ]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match *self {
+            Self::TEXT => PossibleValue::new("text").help("For people"),
+            Self::Text { .. } => PossibleValue::new("wide").help("For people, with more columns or rows"),
+            Self::Document(DocumentFormat::Json) => PossibleValue::new("json").help("For programs"),
+            Self::Document(DocumentFormat::Yaml) => PossibleValue::new("yaml").help("The same document in YAML"),
+        })
+    }
 }
 
 /// Writes lines for people to stdout, without what would change a terminal. A reader that closes the pipe early
@@ -94,7 +154,7 @@ fn shown(text: &str, stays: impl Fn(char) -> bool) -> String {
 }
 
 /// JSON for programs, which changes no terminal either.
-pub(crate) fn json(value: &Value) -> String {
+fn json(value: &Value) -> String {
     let mut text = String::new();
     // Outside of strings there are only ends of lines, and JSON escapes those that are within.
     for character in format!("{value:#}\n").chars() {
@@ -126,8 +186,60 @@ pub(crate) fn print_error(text: &str) {
     let _ = io::stderr().write_all(shown(text, is_layout).as_bytes());
 }
 
-pub(crate) fn print_json(value: &Value) -> Result<(), CommandFailure> {
-    print_exactly(&json(value))
+/// Prints a value for programs.
+///
+/// # Errors
+/// If it cannot be written.
+pub(crate) fn print_document(format: DocumentFormat, value: &Value) -> Result<(), CommandFailure> {
+    print_exactly(&document(format, value)?)
+}
+
+/// Prints a value of several, each as soon as it is known.
+///
+/// # Errors
+/// If it cannot be written.
+#[allow(dead_code, reason = "the tools print one value")]
+pub(crate) fn print_next_document(format: DocumentFormat, value: &Value) -> Result<(), CommandFailure> {
+    match format {
+        DocumentFormat::Json => print_document(format, value),
+        DocumentFormat::Yaml => print_exactly(&format!("---\n{}", document(format, value)?)),
+    }
+}
+
+pub(crate) fn document(format: DocumentFormat, value: &Value) -> Result<String, CommandFailure> {
+    match format {
+        DocumentFormat::Json => Ok(json(value)),
+        DocumentFormat::Yaml => {
+            let text = yaml(value)?;
+            // JSON is YAML, and escapes what would change a terminal.
+            let is_safe = text
+                .chars()
+                .all(|character| is_layout(character) || !is_unsafe(character));
+            Ok(if is_safe { text } else { json(value) })
+        }
+    }
+}
+
+/// YAML as programs read it.
+///
+/// # Errors
+/// If there is no such YAML.
+pub(crate) fn yaml(value: &Value) -> Result<String, CommandFailure> {
+    serde_saphyr::to_string(value).map_err(|error| CommandFailure(format!("cannot write YAML: {error}")))
+}
+
+/// Says why a command ends: on stderr, and for programs also in the form that they read.
+pub(crate) fn print_failure(form: Output, message: &str) {
+    print_error(&format!("error: {message}\n"));
+    print_failure_document(form, message);
+}
+
+/// For programs: every outcome is a document.
+pub(crate) fn print_failure_document(form: Output, message: &str) {
+    if let Output::Document(format) = form {
+        // It is on stderr as well.
+        print_document(format, &json!({"error": message})).unwrap_or_default();
+    }
 }
 
 /// Writes a file and the directories around it. The file appears in one step, since an Envoy may be watching it; a
@@ -200,5 +312,39 @@ mod tests {
             "{text:?}"
         );
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+    }
+
+    #[test]
+    fn yaml_is_the_same_document_and_changes_no_terminal() {
+        let value = json!({"a": "é 日: yes\nand", "b": [1, {"c": null}], "d": {}});
+        let text = document(DocumentFormat::Yaml, &value).unwrap();
+        assert!(text.starts_with("a: "), "{text}");
+        assert_eq!(serde_saphyr::from_str::<Value>(&text).unwrap(), value);
+        let value = json!({"a\u{9b}": "\u{1b}[2J\u{202e}"});
+        let text = document(DocumentFormat::Yaml, &value).unwrap();
+        assert!(
+            text.chars()
+                .all(|character| is_layout(character) || !is_unsafe(character)),
+            "{text:?}"
+        );
+        assert_eq!(serde_saphyr::from_str::<Value>(&text).unwrap(), value);
+    }
+
+    #[test]
+    fn the_form_of_wrong_arguments_is_known() {
+        let of = |line: &str| Output::of_arguments(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        for line in [
+            "x -o json",
+            "-ojson x",
+            "-o=json",
+            "x --output json y",
+            "--output=json",
+            "-o yaml -o json",
+        ] {
+            assert_eq!(of(line), Output::Document(DocumentFormat::Json), "{line}");
+        }
+        for line in ["x", "json", "-o xml", "-o", "x -o text"] {
+            assert_eq!(of(line), Output::TEXT, "{line}");
+        }
     }
 }

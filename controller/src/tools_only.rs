@@ -2,22 +2,19 @@
 
 use clap::Subcommand;
 
-use crate::cli::DrainEnvoyArgs;
-use crate::exit::{CommandFailure, CommandVerdict, EXIT_CODES};
+use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::Output;
-use crate::tools::drain;
 
+/// No command.
 #[derive(Debug, Subcommand)]
-pub(crate) enum ClusterCommand {
-    /// Drain the Envoy of this machine before it is ended, for a preStop hook
-    #[command(after_help = EXIT_CODES)]
-    Drain(DrainEnvoyArgs),
-}
+pub(crate) enum ClusterCommand {}
 
 impl ClusterCommand {
-    pub(crate) fn run(&self, format: Output) -> Result<CommandVerdict, CommandFailure> {
-        match self {
-            Self::Drain(args) => drain::run(args, format),
-        }
+    pub(crate) fn run(&self, _: Output) -> Result<CommandVerdict, CommandFailure> {
+        match *self {}
+    }
+
+    pub(crate) fn has_wide_table(&self) -> bool {
+        match *self {}
     }
 }

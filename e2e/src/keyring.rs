@@ -58,7 +58,7 @@ impl Keyring {
         let keyring = Self {
             directory: TempDir::new()?,
         };
-        run(&["keys", "generate", &keyring.path()], None)?;
+        run(&["keys", "generate", "--write", &keyring.path()], None)?;
         Ok(keyring)
     }
 
@@ -84,7 +84,7 @@ impl Keyring {
     /// # Errors
     /// If `limpet` refuses.
     pub fn count(stats: &[&str]) -> Result<Value> {
-        let said = run(&[&["keys", "count", "--format", "json"], stats].concat(), None)?;
+        let said = run(&[&["keys", "count", "-o", "json"], stats].concat(), None)?;
         Ok(serde_json::from_str(&said)?)
     }
 
@@ -152,7 +152,7 @@ impl Keyring {
             &self.path(),
             "--key-encryption-key",
             &under.argument(),
-            "--into",
+            "--write",
             &file,
         ];
         run(&arguments, Some(under)).map(drop)

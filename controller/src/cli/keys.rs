@@ -1,7 +1,5 @@
 use clap::{Args, Subcommand};
 
-use super::KEYS_FILE;
-use crate::exit::EXIT_CODES;
 use limpet_core::time::GatewayDuration;
 
 #[derive(Debug, Subcommand)]
@@ -14,35 +12,44 @@ pub(crate) enum KeysCommand {
     Wrap(WrapArgs),
 }
 
-/// Say how many sessions may have a token of each key, as Envoys counted them
+/// Show how many sessions may have a token of each key, as Envoys counted them
 ///
-/// It is an upper bound for these Envoys: sessions that have timed out, and those of clients that never come back, are
-/// among them. It leaves out tokens that an Envoy gave before it was started again, and those of other Envoys.
+/// It is an upper bound for these Envoys: it includes sessions that have timed out, and sessions of clients that never
+/// come back. Tokens from before a restart of an Envoy, and tokens of other Envoys, are missing. So count before you
+/// restart Envoys.
 #[derive(Debug, Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = "\
+  limpet keys count stats-of-envoy-1.txt stats-of-envoy-2.txt
+  curl -s 127.0.0.1:19000/stats | limpet keys count -")]
 pub(crate) struct CountArgs {
-    /// What each Envoy says at `/stats`, `/stats?format=json` or `/stats/prometheus` of its admin interface; `-` for
-    /// the standard input
+    /// The answers of Envoys' admin interfaces at `/stats`, `/stats?format=json` or `/stats/prometheus`, a file for
+    /// each Envoy; `-` is standard input
     #[arg(required = true)]
     pub(crate) stats: Vec<String>,
 }
 
 /// Generate a key, or a keyring file with one key
 ///
-/// Without FILE, print a key: 32 random bytes in base64, for an environment variable of Envoy. It can also serve as a
+/// By default, print a key: 32 random bytes in base64, for an environment variable of Envoy. It can also serve as a
 /// key-encryption key.
 #[derive(Debug, Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = "\
+  export LIMPET_KEY=$(limpet keys generate)
+  limpet keys generate --write keyring.json")]
 pub(crate) struct GenerateArgs {
-    /// The keyring file to create, in JSON, for its owner only (mode 0600). It must not exist yet
-    pub(crate) file: Option<String>,
+    /// Write a keyring file, in JSON, for its owner only (mode 0600). The file must not exist yet
+    #[arg(long, value_name = "FILE")]
+    pub(crate) write: Option<String>,
 }
 
 /// List keys with their states and ages, and show the phase of the rotation
 ///
-/// Secrets are never shown.
+/// Secrets are never shown. With `-o wide`, each key has its exact times.
 #[derive(Debug, Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = "\
+  limpet keys list keyring.json
+  limpet keys list -o wide keyring.json --config envoy.yaml
+  kubectl get secret limpet-keyring -o 'jsonpath={.data.keyring\\.json}' | base64 -d | limpet keys list -")]
 pub(crate) struct ListArgs {
     /// A keyring file; or a configuration of the filter, or of Envoy with the filter inside, whose keys have no age;
     /// `-` is standard input
@@ -54,11 +61,16 @@ pub(crate) struct ListArgs {
 /// Take the rotation of a keyring file one phase further
 ///
 /// From one key: add a new key, which verifies (phase 1); let the new key sign (phase 2); let the old key retire, so
-/// that its tokens are replaced as they come in (phase 3); remove the old key. Every Envoy must have the keyring of one
-/// phase before the next one begins: distribute it with `limpet keys wrap`. An old key is removed only when all its
-/// tokens have ended. With --begin, the next rotation begins while old keys retire; at most 8 may.
+/// that its tokens are replaced as they come in (phase 3); remove the old key. The file is changed. Every Envoy must
+/// have the keyring of one phase before the next one begins: distribute it with `limpet keys wrap`.
+///
+/// A retiring or revoked key is removed when all its tokens have ended. Until then, in phase 3, the next phase is not
+/// due, and the file stays as it is. With --begin, the next rotation begins while old keys retire, of which there are
+/// at most 8.
 #[derive(Debug, Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = "\
+  limpet keys rotate keyring.json --dry-run
+  limpet keys rotate keyring.json --config envoy.yaml")]
 pub(crate) struct RotateArgs {
     /// The keyring file
     pub(crate) file: String,
@@ -70,22 +82,27 @@ pub(crate) struct RotateArgs {
     /// Remove retiring keys at any age, which ends the sessions of their tokens
     #[arg(long)]
     pub(crate) force: bool,
+    /// Print what the keyring would be, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
-/// Revoke keys that somebody else may know
+/// Revoke keys that have leaked
 ///
-/// A revoked key counts nothing from the moment on at which an Envoy has the keyring: its secret is forgotten, and its
-/// id stays, so that Envoys count the sessions that end. If the key signs, another one signs in the same step: the one
-/// that verifies, because Envoys know it, or else a new one.
+/// An Envoy that has the changed keyring honours no token of a revoked key. The secret is forgotten, and the id stays,
+/// so that Envoys count the sessions that end. If the key signs, another one signs in the same step: the one that
+/// verifies, because Envoys know it, or else a new one. The file is changed.
 #[derive(Debug, Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = "\
+  limpet keys revoke keyring.json --key 1 --stats stats-of-envoy-1.txt --dry-run
+  limpet keys revoke keyring.json --key 3,4")]
 pub(crate) struct RevokeArgs {
     /// The keyring file
     pub(crate) file: String,
     /// The id of the key; give several ids, like 3,4, to revoke several keys at once
     #[arg(long, value_name = "ID", required = true, num_args = 1.., value_delimiter = ',')]
     pub(crate) key: Vec<u8>,
-    /// What each Envoy says at `/stats`, as for `count`: with it, say how many sessions this ends at most
+    /// The answers of Envoys at `/stats`, as for `limpet keys count`: with them, show how many sessions end at most
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) stats: Vec<String>,
     /// Print what the keyring would be, and change nothing
@@ -102,25 +119,28 @@ pub(crate) struct LifeArgs {
     /// a token under its policies
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<String>,
-    /// The longest life of a token [default: 184h49m, for the default `maxIdle`]
+    /// The longest life of a token [default: 184h49m: the default `maxIdle` plus 10 % plus 1m]
     #[arg(long, value_name = "DURATION", conflicts_with = "config")]
     pub(crate) longest_life: Option<GatewayDuration>,
 }
 
 /// Seal a keyring under a key-encryption key, for `wrappedKeys.text` of the filter's configuration
 ///
-/// The command reads the key-encryption key from an environment variable, as the filter does in Envoy.
+/// The command reads the key-encryption key from an environment variable, as the filter does in Envoy. By default, it
+/// prints the text.
 #[derive(Debug, Args)]
-#[command(after_help = format!("{KEYS_FILE}\n\n{EXIT_CODES}"))]
+#[command(after_help = "\
+  limpet keys wrap keyring.json --key-encryption-key 1=LIMPET_KEK_1
+  limpet keys wrap keyring.json --write envoy-configs/ecds/wrapped-keys.yaml")]
 pub(crate) struct WrapArgs {
-    /// A keyring file, or another file of keys
+    /// A keyring file, or another file of keys: the `keys` list of the filter's configuration, or a whole configuration
     pub(crate) file: String,
-    /// The id of the key-encryption key, and the environment variable that holds it [default with --into: the one that
+    /// The id of the key-encryption key, and the environment variable that holds it [default with --write: the one that
     /// the present text is sealed under]
     #[arg(long, value_name = "ID=VARIABLE")]
     pub(crate) key_encryption_key: Option<String>,
     /// Replace `wrappedKeys.text` in this file, a configuration with the filter, instead of printing the text; nothing
     /// else in the file changes
     #[arg(long, value_name = "FILE")]
-    pub(crate) into: Option<String>,
+    pub(crate) write: Option<String>,
 }

@@ -3,8 +3,6 @@ use std::net::SocketAddr;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::KEYS_FILE;
-use crate::exit::EXIT_CODES;
 use crate::time_format;
 use limpet_core::time::{GatewayDuration, Timestamp};
 use limpet_core::token::{CarrierMode, Form};
@@ -18,7 +16,8 @@ pub(crate) enum TokenCommand {
 // Where keys come from, and what a token is bound to. No doc comment: clap would take it for the command's.
 #[derive(Debug, Args)]
 pub(crate) struct RealmArgs {
-    /// A file of keys
+    /// A file of keys: a keyring file, the `keys` list of the filter's configuration, or a whole configuration. Keys
+    /// given by `env` are read from the environment of this command
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     pub(crate) keys: Option<String>,
     /// A configuration of the filter, or of Envoy with the filter inside, that has the keys, policies and scopes
@@ -40,9 +39,15 @@ pub(crate) struct RealmArgs {
 
 /// Show the content of a token, and whether the filter would honour it
 ///
-/// Without a key, show what anybody can read: form and key id, and the content of a signed token, unverified.
+/// Without a key, show the readable parts: form and key id, and the content of a signed token, unverified.
+///
+/// A line with several tokens gets a part for each one. A row `counts` says which token of a session counts: the one
+/// that was issued last. A row `moving` says that the application has named the backend, which has not answered yet.
 #[derive(Debug, Args)]
-#[command(after_help = format!("{KEYS_FILE}\n\n{EXIT_CODES}"))]
+#[command(after_help = "\
+  limpet token inspect EQAAAAAA
+  limpet token inspect --config envoy.yaml \"Cookie: a=1; limpet-session=EQAAAAAA\"
+  limpet token inspect --keys keyring.json --name session --idle-timeout 30m EQAAAAAA")]
 pub(crate) struct InspectArgs {
     /// The token: a value, `name=value`, or a whole line `Set-Cookie: ...`, `Cookie: ...` or `name: value`; the
     /// application's own value may follow it
@@ -57,12 +62,16 @@ pub(crate) struct InspectArgs {
     pub(crate) idle_timeout: Option<GatewayDuration>,
     /// Judge the token as of this time: RFC 3339 or Unix seconds [default: now]
     #[arg(long, value_name = "TIME", value_parser = time_format::parse)]
-    pub(crate) now: Option<Timestamp>,
+    pub(crate) time: Option<Timestamp>,
 }
 
 /// Issue a token under the signing key, for tests
+///
+/// The options that name a session must name exactly one. With --keys, --name is required.
 #[derive(Debug, Args)]
-#[command(after_help = format!("{KEYS_FILE}\n\n{EXIT_CODES}"))]
+#[command(after_help = "\
+  limpet token issue --config envoy-configs/cookie.yaml --host 10.0.0.7:8080 --cluster backends
+  limpet token issue --keys keyring.json --name session --scope shop --host 10.0.0.7:8080 --cluster backends")]
 pub(crate) struct IssueArgs {
     #[command(flatten)]
     pub(crate) realm: RealmArgs,

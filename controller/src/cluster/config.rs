@@ -9,7 +9,7 @@ use clap::ValueEnum as _;
 use kube::Client;
 use serde::Deserialize;
 
-use crate::cluster::cli::OutputKind;
+use crate::cluster::cli::TargetKind;
 use crate::cluster::reconcile::certificates::AuthorityConfig;
 use crate::cluster::reconcile::keyring::KeyringConfig;
 use crate::envoy_config::{config_file, object_file};
@@ -225,23 +225,23 @@ impl LeaderConfig {
 }
 
 impl Config {
-    /// Reads a configuration for this output.
+    /// Reads a configuration for this target.
     ///
     /// # Errors
     /// If it is invalid, with the path of each field of a wrong type, or of one with a wrong value.
-    pub(crate) fn read(file: &str, output: OutputKind) -> Result<Self, CommandFailure> {
-        Self::of(file, &config_file::read(file)?, output)
+    pub(crate) fn read(file: &str, target: TargetKind) -> Result<Self, CommandFailure> {
+        Self::of(file, &config_file::read(file)?, target)
     }
 
     /// As [`Config::read`], from the text of a file.
     ///
     /// # Errors
     /// As [`Config::read`].
-    pub(crate) fn parse(file: &str, text: &str, output: OutputKind) -> Result<Self, CommandFailure> {
-        Self::of(file, &config_file::parse(file, text)?, output)
+    pub(crate) fn parse(file: &str, text: &str, target: TargetKind) -> Result<Self, CommandFailure> {
+        Self::of(file, &config_file::parse(file, text)?, target)
     }
 
-    fn of(file: &str, value: &serde_json::Value, output: OutputKind) -> Result<Self, CommandFailure> {
+    fn of(file: &str, value: &serde_json::Value, target: TargetKind) -> Result<Self, CommandFailure> {
         if let Some(instead) = object_file::instead(value, IN_CONFIG_MAP) {
             return Err(CommandFailure(format!("{file}: {instead}")));
         }
@@ -253,34 +253,35 @@ impl Config {
         config
             .check()
             .and_then(|()| check_managed(value))
-            .and_then(|()| config.check_contour(output))
+            .and_then(|()| config.check_contour(target))
             .map_err(|message| CommandFailure(format!("{file}: {message}")))?;
         Ok(config)
     }
 
-    /// As [`Config::read`], for a controller that serves. Commands that serve nothing take any addresses.
+    /// As [`Config::read`], of a file that was read, for a controller that serves. Commands that serve nothing take any
+    /// addresses.
     ///
     /// # Errors
     /// If it is invalid, with the path of the field.
-    pub(crate) fn read_to_serve(file: &str, output: OutputKind) -> Result<Self, CommandFailure> {
-        let config = Self::read(file, output)?;
+    pub(crate) fn to_serve(file: &str, value: &serde_json::Value, target: TargetKind) -> Result<Self, CommandFailure> {
+        let config = Self::of(file, value, target)?;
         config
-            .check_addresses(output)
+            .check_addresses(target)
             .map_err(|message| CommandFailure(format!("{file}: {message}")))?;
         Ok(config)
     }
 
     /// The addresses that a controller listens on, with their fields.
-    pub(crate) fn addresses_to_listen_on(&self, output: OutputKind) -> Vec<(&'static str, SocketAddr)> {
+    pub(crate) fn addresses_to_listen_on(&self, target: TargetKind) -> Vec<(&'static str, SocketAddr)> {
         let mut all = vec![("http.address", self.http.address)];
-        if output == OutputKind::Envoy {
+        if target == TargetKind::Envoy {
             all.push(("xds.address", self.xds.address));
         }
         all
     }
 
-    fn check_addresses(&self, output: OutputKind) -> Result<(), String> {
-        if output != OutputKind::Envoy {
+    fn check_addresses(&self, target: TargetKind) -> Result<(), String> {
+        if target != TargetKind::Envoy {
             return Ok(());
         }
         let limpet_xds::ServerOptions { address, security } = self.xds_options(&TlsInMemory::default());
@@ -362,15 +363,15 @@ impl Config {
     }
 
     /// No other control plane has a Gateway for what is no object of the Gateway API.
-    fn check_contour(&self, output: OutputKind) -> Result<(), String> {
+    fn check_contour(&self, target: TargetKind) -> Result<(), String> {
         let Some(contour) = &self.contour else {
             return Ok(());
         };
-        if output != OutputKind::Envoy {
-            let output = output.to_possible_value();
-            let output = output.as_ref().map_or("", |value| value.get_name());
+        if target != TargetKind::Envoy {
+            let target = target.to_possible_value();
+            let target = target.as_ref().map_or("", |value| value.get_name());
             return Err(format!(
-                "contour: expected it only with --output envoy, found --output {output}"
+                "contour: expected it only with --target envoy, found --target {target}"
             ));
         }
         if contour.ingress_class.is_empty() {
@@ -396,19 +397,19 @@ impl Config {
     }
 
     /// The control plane that gets objects; `None`: Envoys get resources.
-    pub(crate) fn control_plane(&self, output: OutputKind) -> Option<ControlPlane> {
-        match output {
-            OutputKind::Envoy => None,
-            OutputKind::Istio => Some(ControlPlane::Istio(self.istio.clone())),
-            OutputKind::EnvoyGateway => Some(ControlPlane::EnvoyGateway(self.envoy_gateway.clone())),
+    pub(crate) fn control_plane(&self, target: TargetKind) -> Option<ControlPlane> {
+        match target {
+            TargetKind::Envoy => None,
+            TargetKind::Istio => Some(ControlPlane::Istio(self.istio.clone())),
+            TargetKind::EnvoyGateway => Some(ControlPlane::EnvoyGateway(self.envoy_gateway.clone())),
         }
     }
 
-    pub(crate) fn settings(&self, output: OutputKind) -> Settings {
-        let own_name = match output {
-            OutputKind::Envoy => CONTROLLER_NAME,
-            OutputKind::Istio => "limpet.dev/istio",
-            OutputKind::EnvoyGateway => "limpet.dev/envoy-gateway",
+    pub(crate) fn settings(&self, target: TargetKind) -> Settings {
+        let own_name = match target {
+            TargetKind::Envoy => CONTROLLER_NAME,
+            TargetKind::Istio => "limpet.dev/istio",
+            TargetKind::EnvoyGateway => "limpet.dev/envoy-gateway",
         };
         let gateways = |plane: ControlPlane| {
             let known = plane.gateway_controllers().iter().map(|name| (*name).to_owned());
@@ -420,9 +421,9 @@ impl Config {
         };
         Settings {
             controller_name: self.controller_name.clone().unwrap_or_else(|| own_name.to_owned()),
-            gateways: self.control_plane(output).map(gateways).unwrap_or_default(),
+            gateways: self.control_plane(target).map(gateways).unwrap_or_default(),
             namespaces: self.namespaces.iter().cloned().collect(),
-            managed: self.managed(output),
+            managed: self.managed(target),
             session_defaults: self.session_defaults.clone(),
             contour: self.contour.clone(),
             session_limits: self.session_limits(),
@@ -437,8 +438,8 @@ impl Config {
     }
 
     /// How Envoys are kept, if they are.
-    fn managed(&self, output: OutputKind) -> Option<ManagedEnvoys> {
-        let options = self.envoy.managed.as_ref().filter(|_| output == OutputKind::Envoy)?;
+    fn managed(&self, target: TargetKind) -> Option<ManagedEnvoys> {
+        let options = self.envoy.managed.as_ref().filter(|_| target == TargetKind::Envoy)?;
         let own = || options.surroundings.namespace.clone();
         Some(ManagedEnvoys {
             namespace: (options.namespace == EnvoysNamespace::Controller).then(own),

@@ -4,7 +4,7 @@
 //! - [`reconcile`]: everything that is written to the cluster, by the replica that leads.
 //! - [`controller`]: the event loop of `limpet controller`. [`render`]: the same path from files.
 //! - `sessions`: where sessions live, as Envoys tell.
-//! - [`survey`]: `limpet sessions`, which asks controllers. [`drain`]: `limpet drain` of a pod.
+//! - [`survey`]: `limpet sessions`, which asks controllers. [`drain`]: `limpet drain`.
 //! - [`explain`]: why rules have the sessions that they have, and whether a token would be honoured.
 //! - [`migrate`]: objects of users, before an upgrade of the Gateway API.
 //! - `config`: the configuration of the first two. [`gateway_api`]: the releases of the Gateway API.
@@ -57,5 +57,9 @@ impl ClusterCommand {
             Self::Sessions(args) => survey::run(args, format),
             Self::Drain(args) => drain::run(args, format),
         }
+    }
+
+    pub(crate) fn has_wide_table(&self) -> bool {
+        matches!(self, Self::Explain(_) | Self::Sessions(_))
     }
 }

@@ -1,4 +1,4 @@
-//! `limpet drain` without a pod.
+//! `limpet envoy drain`.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ const STATS: &str = "/stats?filter=downstream_%28cx_active%7Ccx_total%7Crq_activ
 
 pub(crate) fn run(args: &DrainEnvoyArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let begun = Instant::now();
-    let deadline = begun + args.time.get();
+    let deadline = begun + args.timeout.get();
     let admin = Http::new(format!("127.0.0.1:{}", args.admin_port));
     let failed = |error: HttpError| CommandFailure(format!("Envoy's admin interface at {admin}: {error}"));
     // Listeners stay open: a client that still comes is served.
@@ -105,12 +105,14 @@ fn report(left: &Clients, took: Duration, form: Output) -> Result<CommandVerdict
     } = left;
     let seconds = took.as_secs();
     match form {
-        Output::Json => {
+        Output::Document(format) => {
             let value = json!({"connections": connections, "requests": requests, "seconds": seconds});
-            output::print_json(&value)?;
+            output::print_document(format, &value)?;
         }
-        Output::Text if left.are_gone() => output::print(&format!("drained: no client is left after {seconds} s\n"))?,
-        Output::Text => output::print(&format!(
+        Output::Text { .. } if left.are_gone() => {
+            output::print(&format!("drained: no client is left after {seconds} s\n"))?;
+        }
+        Output::Text { .. } => output::print(&format!(
             "the time is over after {seconds} s: {connections} connections, {requests} requests under way\n"
         ))?,
     }
@@ -118,7 +120,7 @@ fn report(left: &Clients, took: Duration, form: Output) -> Result<CommandVerdict
     Ok(if *requests == 0 {
         CommandVerdict::Good
     } else {
-        CommandVerdict::Bad
+        CommandVerdict::Warned
     })
 }
 

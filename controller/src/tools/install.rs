@@ -65,15 +65,18 @@ fn copy(from: &mut File, to: &Path, mode: u32) -> io::Result<u64> {
 
 fn report(installed: &[(PathBuf, PathBuf, u64)], form: Output) -> Result<(), CommandFailure> {
     match form {
-        Output::Text => {
+        Output::Text { .. } => {
             let line = |(from, to, bytes): &(PathBuf, PathBuf, u64)| {
                 format!("{}: {bytes} bytes, as {}\n", to.display(), from.display())
             };
             output::print(&installed.iter().map(line).collect::<String>())
         }
-        Output::Json => {
+        Output::Document(format) => {
             let file = |(from, to, bytes): &(PathBuf, PathBuf, u64)| json!({"file": to, "from": from, "bytes": bytes});
-            output::print_json(&json!({"installed": installed.iter().map(file).collect::<Vec<_>>()}))
+            output::print_document(
+                format,
+                &json!({"installed": installed.iter().map(file).collect::<Vec<_>>()}),
+            )
         }
     }
 }

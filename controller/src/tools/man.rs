@@ -16,12 +16,12 @@ pub(crate) fn run(args: &ManArgs, command: Command) -> Result<CommandVerdict, Co
     // Names subcommands as their pages are named: limpet-keys-list.
     command.build();
     let source = format!("limpet {}", command.get_version().unwrap_or_default());
-    write_pages(&command, &source, Path::new(&args.to))?;
+    write_pages(&command, &source, Path::new(&args.write))?;
     Ok(CommandVerdict::Good)
 }
 
 fn write_pages(command: &Command, source: &str, folder: &Path) -> Result<(), CommandFailure> {
-    for subcommand in command.get_subcommands() {
+    for subcommand in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
         write_pages(subcommand, source, folder)?;
     }
     let page = Man::new(command.clone()).source(source).manual("Limpet");

@@ -343,5 +343,5 @@ fn listeners_and_clusters_in_files_of_their_own_are_read() {
     let file = file(".json", &bootstrap.to_string());
     let ran = limpet(&["check", path(&file)]).env("LIMPET_KEY", KEY).run();
     assert!(ran.stdout.contains("found \"none/x\""), "{}", ran.stdout);
-    assert_eq!(ran.code, 1);
+    assert_eq!(ran.code, 2);
 }

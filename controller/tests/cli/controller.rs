@@ -225,12 +225,16 @@ fn other_control_planes_serve_nothing_of_contour() {
     let manifest = manifest.to_str().unwrap();
     for output in ["istio", "envoy-gateway"] {
         for command in [
-            ["controller", "--check", "--output", output, "--config", file].as_slice(),
-            &["render", "-f", manifest, "--output", output, "--config", file],
+            (
+                ["controller", "--check", "--target", output, "--config", file].as_slice(),
+                2,
+            ),
+            (&["render", "-f", manifest, "--target", output, "--config", file], 3),
         ] {
+            let (command, code) = command;
             let ran = limpet(command).run();
-            let words = format!("{file}: contour: expected it only with --output envoy, found --output {output}");
-            assert_eq!(ran.code, 2, "{ran:?}");
+            let words = format!("{file}: contour: expected it only with --target envoy, found --target {output}");
+            assert_eq!(ran.code, code, "{ran:?}");
             assert!(ran.stderr.contains(&words), "{ran:?}");
         }
     }
@@ -250,7 +254,7 @@ fn an_address_of_another_machine_is_refused() {
         let file = folder.path().join("controller.json");
         std::fs::write(&file, config.to_string()).unwrap();
         let file = file.to_str().unwrap();
-        let ran = limpet(&["controller", "--check", "--output", output, "--config", file]).run();
+        let ran = limpet(&["controller", "--check", "--target", output, "--config", file]).run();
         (ran.code, ran.stderr)
     };
     // An address for documentation (RFC 5737).

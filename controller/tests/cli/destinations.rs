@@ -194,7 +194,7 @@ fn clusters_may_come_from_elsewhere() {
     limpet(&["check", path(&envoy), path(&clusters)])
         .env("LIMPET_KEY", KEY)
         .run()
-        .code(1)
+        .code(2)
         .says("resources[1].metadata.filter_metadata.limpet.session");
 }
 

@@ -1,4 +1,4 @@
-//! `limpet drain`, with a program in Envoy's place. `e2e` has it with Envoy.
+//! `limpet envoy drain`, with a program in Envoy's place. `e2e` has it with Envoy.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -42,7 +42,7 @@ fn head(stream: &mut TcpStream) -> Option<String> {
 
 fn drain(port: u16, time: &str, more: &[&str]) -> Ran {
     let port = port.to_string();
-    let arguments = ["drain", "--admin-port", &port, "--time", time];
+    let arguments = ["envoy", "drain", "--admin-port", &port, "--timeout", time];
     limpet(&[&arguments, more].concat()).run()
 }
 
@@ -72,7 +72,7 @@ fn envoy_is_told_first_and_watched_then() {
 fn requests_that_are_cut_off_are_an_exit_code_of_their_own() {
     let stats = "http.http-80.downstream_rq_active: 2\nlistener.0.0.0.0_80.downstream_cx_active: 3\n";
     let (port, _requests) = admin("200 OK", stats);
-    let said = drain(port, "500ms", &["--format", "json"]).code(1).json();
+    let said = drain(port, "500ms", &["-o", "json"]).code(1).json();
     assert_eq!(said["requests"], 2);
     assert_eq!(said["connections"], 3);
 }
@@ -80,10 +80,10 @@ fn requests_that_are_cut_off_are_an_exit_code_of_their_own() {
 #[test]
 fn an_envoy_that_is_not_there_is_no_success() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let ran = drain(port, "20s", &[]).code(2);
+    let ran = drain(port, "20s", &[]).code(3);
     ran.complains(&format!("Envoy's admin interface at 127.0.0.1:{port}: "));
     let (port, _requests) = admin("426 Upgrade Required", "");
-    let ran = drain(port, "20s", &[]).code(2);
+    let ran = drain(port, "20s", &[]).code(3);
     ran.complains("expected status 200 for /healthcheck/fail, found \"HTTP/1.1 426 Upgrade Required\"");
 }
 
@@ -91,5 +91,5 @@ fn an_envoy_that_is_not_there_is_no_success() {
 fn a_silent_envoy_does_not_hold_it_longer_than_its_time() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    drain(port, "1s", &[]).code(2).complains("no answer in time");
+    drain(port, "1s", &[]).code(3).complains("no answer in time");
 }

@@ -34,7 +34,7 @@ fn a_mistake_is_found_where_it_stands() {
         .replace("cookie: {name:", "cookie: {nmae:");
     limpet(&["check", path(&file(".yaml", &policy))])
         .run()
-        .code(1)
+        .code(2)
         .says("spec.dynamicModule[0].config")
         .says("policies.shop.cookie.nmae");
 }
@@ -47,7 +47,7 @@ fn a_wasm_filter_gets_only_the_variables_of_its_object() {
     limpet(&["check", path(&file(".yaml", &policy))])
         .env("LIMPET_KEY", KEY)
         .run()
-        .code(1)
+        .code(2)
         .says("keys[0].env");
 }
 
@@ -58,6 +58,6 @@ fn a_policy_without_limpets_configuration_is_refused() {
         .replace("- name: limpet", "- name: other");
     limpet(&["check", path(&file(".yaml", &policy))])
         .run()
-        .code(1)
+        .code(2)
         .says("no Limpet filter in it");
 }

@@ -106,7 +106,7 @@ impl Site {
     }
 
     pub(crate) fn explain(&self, arguments: &[&str]) -> Ran {
-        let mut all = vec!["explain", "httproute/shop", "-f", path(&self.objects), "--now", NOW];
+        let mut all = vec!["explain", "httproute/shop", "-f", path(&self.objects), "--time", NOW];
         all.extend(["--keys", path(&self.keys)]);
         all.extend(arguments);
         limpet(&all).env("LIMPET_KEY", KEY).run()
@@ -143,7 +143,7 @@ pub(crate) const V1: (&str, &str) = ("service/default/v1/80", "10.0.0.7:8080");
 pub(crate) const RECENT: &str = "2026-11-23T11:58:00Z";
 
 pub(crate) fn cookie_of(site: &Site, rule: &str) -> String {
-    let ran = site.explain(&["--rule", rule, "--format", "json"]).code(0);
+    let ran = site.explain(&["--rule", rule, "-o", "json"]).code(0);
     let json: Value = serde_json::from_str(&ran.stdout).unwrap();
     json["rules"][0]["session"]["carrier"]["name"]
         .as_str()
@@ -198,7 +198,7 @@ fn each_rule_is_explained_with_what_its_fields_came_from() {
         .code(0)
         .says("HttpOnly; SameSite=Lax; Secure; Path=/  (over HTTPS)");
     site.explain(&["--rule", "gone"])
-        .code(2)
+        .code(3)
         .complains("--rule: expected cart or own or plain");
 }
 
@@ -221,7 +221,7 @@ fn a_policy_whose_target_is_misspelt_was_not_told_of() {
 
 #[test]
 fn json_has_the_same_for_programs() {
-    let ran = Site::new().explain(&["--format", "json"]).code(0);
+    let ran = Site::new().explain(&["-o", "json"]).code(0);
     let json: Value = serde_json::from_str(&ran.stdout).unwrap();
     let cart = &json["rules"][0];
     assert_eq!((&cart["scope"], &cart["name"]), (&CART.into(), &"cart".into()));
@@ -256,7 +256,7 @@ fn a_token_of_the_route_is_honoured_here() {
     }
     let draining = site.token(CART, "shop", ("service/default/v1/80", "10.0.0.8:8080"), RECENT);
     site.explain(&["--token", &draining]).code(0).says("draining");
-    let json = site.explain(&["--token", &token, "--format", "json"]).code(0);
+    let json = site.explain(&["--token", &token, "-o", "json"]).code(0);
     let json: Value = serde_json::from_str(&json.stdout).unwrap();
     let judged = &json["tokens"][0];
     assert_eq!((&judged["verdict"], &judged["keyId"]), (&"honoured".into(), &1.into()));
@@ -278,7 +278,7 @@ fn a_token_in_a_former_cookie_is_honoured_as_by_envoys() {
     }
     // Of the session's own cookie, it is another one's.
     let other = site.token(CART, "never", V1, RECENT);
-    site.explain(&["--token", &other]).code(1).says("bad_signature");
+    site.explain(&["--token", &other]).code(2).says("bad_signature");
 }
 
 #[test]
@@ -299,7 +299,7 @@ fn of_several_tokens_the_one_that_counts_is_told() {
         (format!("Cookie: {cookie}={old}; {cookie}=cut"), [None, None]),
     ] {
         for option in ["--cookie", "--token"] {
-            let ran = site.explain(&[option, &line, "--format", "json"]);
+            let ran = site.explain(&[option, &line, "-o", "json"]);
             let json: Value = serde_json::from_str(&ran.stdout).unwrap();
             let tokens = json["tokens"].as_array().unwrap();
             let counts: Vec<_> = tokens.iter().map(|token| token["counts"].as_bool()).collect();
@@ -411,7 +411,7 @@ fn a_token_that_is_not_honoured_says_why_and_by_whom() {
     ] {
         let mut ran = site
             .explain(&["--token", &token])
-            .code(1)
+            .code(2)
             .says(&format!("not honoured ({reason})"));
         for words in words {
             ran = ran.says(words);
@@ -425,10 +425,10 @@ fn a_token_that_is_not_honoured_says_why_and_by_whom() {
         .says("has the address 10.0.0.99:8080: the policy is strict, so requests fail");
     // A good token in a cookie that the filter does not read.
     site.explain(&["--cookie", &format!("wrong={good}")])
-        .code(1)
+        .code(2)
         .says("not honoured (no_token)")
         .says(&format!("in the cookie {cart}"));
-    let moved = site.explain(&["--rule", "own", "--token", &good]).code(1);
+    let moved = site.explain(&["--rule", "own", "--token", &good]).code(2);
     moved.says("its scope is httproute/default/shop/cart: it belongs to HTTPRoute default/shop, spec.rules[0] (cart)");
 }
 
@@ -441,7 +441,7 @@ fn what_has_no_token_is_told() {
         .says("the line has no token: expected ")
         .says(&cookie);
     site.explain(&["--cookie", &format!("{cookie}=cut")])
-        .code(1)
+        .code(2)
         .says("malformed");
     let ran = limpet(&[
         "explain",
@@ -452,7 +452,7 @@ fn what_has_no_token_is_told() {
         "EAEA",
     ])
     .run();
-    ran.code(1).says("malformed");
+    ran.code(2).says("malformed");
     let token = site.token(CART, "shop", V1, RECENT);
     let ran = limpet(&[
         "explain",
@@ -472,15 +472,15 @@ fn a_route_that_is_nowhere_says_why() {
     let objects = OBJECTS.replace("parentRefs: [{name: web}]", "parentRefs: [{name: gone}]");
     let elsewhere = file(".yaml", &objects);
     let ran = limpet(&["explain", "httproute/shop", "-f", path(&elsewhere)]).run();
-    ran.code(1).says("HTTPRoute default/shop: ").says("gone");
+    ran.code(2).says("HTTPRoute default/shop: ").says("gone");
     limpet(&["explain", "httproute/gone", "-f", path(&site.objects)])
         .run()
-        .code(2)
+        .code(3)
         .complains("no HTTPRoute default/gone in the files; there are default/other, default/shop");
     limpet(&["explain", "service/shop", "-f", path(&site.objects)])
         .run()
-        .code(2)
-        .complains("expected httproute/NAME");
+        .code(3)
+        .complains("expected httproute, grpcroute or ingressroute, and NAME");
 }
 
 #[test]
@@ -507,7 +507,7 @@ spec:
     let objects = file(".yaml", &format!("{OBJECTS}{more}"));
     let contour = file(".yaml", "{contour: {gateway: limpet/contour}}");
     let explain = |route: &str, options: &[&str]| {
-        let all = [&["explain", route, "-f", path(&objects), "--now", NOW], options].concat();
+        let all = [&["explain", route, "-f", path(&objects), "--time", NOW], options].concat();
         limpet(&all).env("LIMPET_KEY", KEY).run()
     };
     explain("grpcroute/echo", &[])
@@ -531,10 +531,10 @@ spec:
         .says("token: honoured");
     let judged = [&options[..], &["--token", &token]].concat();
     explain("grpcroute/echo", &judged)
-        .code(1)
+        .code(2)
         .says("its scope is contour/default/blog.example.com/v1:80");
     explain("ingressroute/blog", &[])
-        .code(2)
+        .code(3)
         .complains("IngressRoute default/blog is not read: the configuration has no `contour` (--config)");
 }
 
@@ -580,6 +580,6 @@ fn the_session_of_a_fetched_url_is_judged() {
         .says("the answer, with status 200, has no token");
     asked.join().unwrap();
     site.explain(&["--curl", "http://127.0.0.1:1/"])
-        .code(2)
+        .code(3)
         .complains("--curl: http://127.0.0.1:1/: ");
 }

@@ -27,14 +27,14 @@ fn a_fence_ahead_of_the_clock_is_told() {
     limpet(&["check", path(&fenced(now + 3600)), "--deny-warnings"])
         .env("LIMPET_KEY", KEY)
         .run()
-        .code(1)
+        .code(2)
         .says("fences[1].notBefore")
         .says("expected a time at most 1m (clockSkew) from now");
     // No clock is that wrong, and the fence would end sessions whenever an Envoy starts.
     limpet(&["check", path(&fenced(now * 1000))])
         .env("LIMPET_KEY", KEY)
         .run()
-        .code(1)
+        .code(2)
         .says(&format!(
             "fences[1].notBefore: expected seconds since 1970, found {}, which are milliseconds",
             now * 1000
@@ -47,7 +47,7 @@ fn a_mistake_of_a_key_hides_none_of_a_policy() {
         "keys": [{"id": 1, "env": KEY}],
         "policies": {"web": {"cookie": {"name": "a b"}}},
     }));
-    assert_eq!(code, 1);
+    assert_eq!(code, 2);
     for expected in [
         "keys[0].env | expected the name of an environment variable",
         "policies.web.cookie.name",
@@ -70,11 +70,11 @@ fn a_key_among_key_values_is_checked_and_told() {
     let good = with(KEY);
     limpet(&["check", "--env", path(&good)])
         .run()
-        .code(0)
+        .code(1)
         .says("keys[0].env: the key is in environment_variables.key_values: Envoy shows it in /config_dump");
     limpet(&["check", path(&with("bm90IGEga2V5"))])
         .run()
-        .code(1)
+        .code(2)
         .says("keys[0].env: expected 32 bytes in base64 in the variable LIMPET_KEY");
 }
 

@@ -17,7 +17,7 @@ fn filters() -> TempDir {
 
 fn install(from: &Path, to: &Path) -> Ran {
     let (from, to) = (from.to_str().unwrap(), to.to_str().unwrap());
-    limpet(&["install", "--from", from, "--to", to, "--format", "json"]).run()
+    limpet(&["install", "--from", from, "--to", to, "-o", "json"]).run()
 }
 
 fn listed(folder: &Path) -> Vec<(String, u32)> {
@@ -62,7 +62,7 @@ fn nothing_is_installed_where_a_filter_is_missing() {
         if directory {
             fs::create_dir(&missing).unwrap();
         }
-        let ran = install(from.path(), to.path()).code(2);
+        let ran = install(from.path(), to.path()).code(3);
         ran.complains(missing.to_str().unwrap());
         assert_eq!(listed(to.path()), []);
     }
@@ -71,12 +71,12 @@ fn nothing_is_installed_where_a_filter_is_missing() {
 #[test]
 fn a_folder_that_cannot_be_written_to_is_named() {
     let (from, file) = (filters(), crate::file(".txt", ""));
-    let ran = install(from.path(), file.path()).code(2);
+    let ran = install(from.path(), file.path()).code(3);
     ran.complains(&format!("{}: cannot be made", file.path().display()));
     // The place of a file is taken.
     let to = folder();
     fs::create_dir(to.path().join("limpet")).unwrap();
-    let ran = install(from.path(), to.path()).code(2);
+    let ran = install(from.path(), to.path()).code(3);
     ran.complains(&format!("cannot be copied to {}", to.path().join("limpet").display()));
     assert_eq!(listed(to.path()).len(), 1, "something is left over");
 }

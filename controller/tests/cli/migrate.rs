@@ -10,7 +10,7 @@ fn an_api_server_that_does_not_answer_is_named() {
                 contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {}}]}";
     std::fs::write(&kubeconfig, text).unwrap();
     let ran = limpet(&["migrate", "policies", "--kubeconfig", kubeconfig.to_str().unwrap()]).run();
-    assert_eq!(ran.code, 2, "{ran:?}");
+    assert_eq!(ran.code, 3, "{ran:?}");
     let expected = "cannot list XBackendTrafficPolicy at http://127.0.0.1:9: ";
     assert!(
         ran.stderr.contains(expected) && ran.stderr.contains("refused"),

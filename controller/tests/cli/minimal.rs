@@ -9,7 +9,7 @@ const FILTER_CONFIG: &str = "type.googleapis.com/envoy.config.route.v3.FilterCon
 
 fn check(document: &Value, options: &[&str]) -> Ran {
     let file = file(".json", &document.to_string());
-    let args = [&["check", path(&file), "--format", "json"], options].concat();
+    let args = [&["check", path(&file), "-o", "json"], options].concat();
     limpet(&args)
         .env("LIMPET_KEY", KEY)
         .env("LIMPET_KEY_1", KEY)
@@ -137,7 +137,7 @@ fn a_filter_of_strict_policies_goes_with_its_header() {
         .as_array_mut()
         .unwrap()
         .insert(3, filter);
-    let ran = check(&with_filter, &[]).code(1);
+    let ran = check(&with_filter, &[]).code(2);
     assert!(
         ran.stdout.contains("expected the removal of x-limpet-host-strict:"),
         "{ran:?}"
@@ -231,7 +231,7 @@ fn a_header_that_something_reads_stays() {
                 .unwrap()
                 .retain(|mutation| mutation["remove"] != header);
         });
-        let ran = check(&without, &[]).code(1);
+        let ran = check(&without, &[]).code(2);
         assert!(
             ran.stdout.contains(&format!("expected the removal of {header}:")),
             "{i}: {ran:?}"
@@ -341,7 +341,7 @@ fn what_is_not_shown_is_not_known() {
             change(manager);
             manager["early_header_mutation_extensions"] = json!([]);
         });
-        let ran = check(&without, &[]).code(1);
+        let ran = check(&without, &[]).code(2);
         let all = "the removal of x-limpet-host, x-limpet-host-strict, x-limpet-destination, x-limpet-session:";
         assert!(ran.stdout.contains(all), "{i}: {ran:?}");
     }
@@ -369,7 +369,7 @@ fn backends_never_see_what_is_no_longer_removed_early() {
         let mut document = minimised.clone();
         let removed = &mut document.pointer_mut(MANAGER).unwrap()["route_config"]["request_headers_to_remove"];
         removed.as_array_mut().unwrap().retain(|name| name != header);
-        let ran = check(&document, &[]).code(1);
+        let ran = check(&document, &[]).code(2);
         assert!(
             ran.stdout
                 .contains(&format!("expected {header}: backends would see them")),

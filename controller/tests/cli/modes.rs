@@ -23,7 +23,7 @@ fn issued(more: &[&str]) -> String {
 }
 
 fn inspect(code: i32, text: &str, more: &[&str]) -> Value {
-    let args = [&["token", "inspect", text, "--format", "json"], more];
+    let args = [&["token", "inspect", text, "-o", "json"], more];
     limpet(&args.concat()).env("LIMPET_KEY", KEY).run().code(code).json()
 }
 
@@ -79,7 +79,7 @@ fn every_mode_is_issued_and_opened_with_keys_alone() {
             _ => (format!("Session={token}"), "Session"),
         };
         let session = json!({"policy": null, "scope": "default", "mode": mode, "name": name});
-        let alone = inspect(i32::from(mode == "cookie-rewrite"), &text, &["--keys", path(&keys)]);
+        let alone = inspect(2 * i32::from(mode == "cookie-rewrite"), &text, &["--keys", path(&keys)]);
         if mode == "cookie-rewrite" {
             assert_eq!(alone["reason"], "bad_signature");
             let told = inspect(0, &text, &["--keys", path(&keys), "--mode", mode]);
@@ -89,7 +89,7 @@ fn every_mode_is_issued_and_opened_with_keys_alone() {
         }
         for other in MODES.into_iter().filter(|other| *other != mode) {
             let json = inspect(
-                1,
+                2,
                 &token,
                 &["--keys", path(&keys), "--mode", other, "--name", "Session"],
             );
@@ -106,7 +106,7 @@ fn a_rewritten_cookie_is_recognized_by_its_policy() {
          policies: {shop: {cookie: {name: stick, mode: rewrite}}, web: {cookie: {name: limpet-session}}}\n",
     );
     let token = issued(&["--config", path(&config), "--policy", "shop", "--issued-at", "1000000"]);
-    let args = ["--config", path(&config), "--now", "1000060"];
+    let args = ["--config", path(&config), "--time", "1000060"];
     let json = inspect(0, &format!("Set-Cookie: stick={token}; Path=/"), &args);
     assert_eq!(
         (&json["session"]["policy"], &json["session"]["mode"]),
@@ -116,9 +116,9 @@ fn a_rewritten_cookie_is_recognized_by_its_policy() {
     let ran = limpet(&args).env("LIMPET_KEY", KEY).run().code(0);
     ran.says("(maxIdle 168h, from when the application last set it)\n");
     // At the exact time; a token in the filter's own cookie would have a tenth more.
-    for (now, code) in [("1604800", 0), ("1604801", 1)] {
-        let json = inspect(code, &token, &["--config", path(&config), "--now", now]);
-        assert_eq!(json["reason"].as_str(), (code == 1).then_some("idle"));
+    for (now, code) in [("1604800", 0), ("1604801", 2)] {
+        let json = inspect(code, &token, &["--config", path(&config), "--time", now]);
+        assert_eq!(json["reason"].as_str(), (code == 2).then_some("idle"));
     }
 }
 
@@ -140,9 +140,9 @@ fn a_timeout_that_the_mode_does_not_have_is_named() {
     ])
     .env("LIMPET_KEY", KEY)
     .run()
-    .code(2)
+    .code(3)
     .complains("idleTimeout: remove it in this mode");
-    let json = inspect(1, &format!("s={token}~abc"), &["--keys", path(&keys)]);
+    let json = inspect(2, &format!("s={token}~abc"), &["--keys", path(&keys)]);
     assert_eq!(json["reason"], "bad_signature");
 }
 
@@ -172,18 +172,18 @@ fn fields_that_a_mode_does_not_have_are_refused() {
                 "error |  | policies.web.cookie.{field} | remove it in this mode: the cookie is the application's, \
                  which sets its attributes and gets it back"
             );
-            assert_eq!((code, found), (1, vec![expected]), "{mode}");
+            assert_eq!((code, found), (2, vec![expected]), "{mode}");
         }
         let mut idle = cookie(mode, json!({}));
         idle["policies"]["web"]["idleTimeout"] = "30m".into();
         let (code, found) = findings(&idle);
-        assert!(code == 1 && found.len() == 1, "{found:?}");
+        assert!(code == 2 && found.len() == 1, "{found:?}");
         assert!(
             found[0].contains("policies.web.idleTimeout | remove it in this mode: a token is renewed only"),
             "{found:?}"
         );
     }
-    for (mode, code) in [("insert", 0), ("prefix", 1), ("rewrite", 1)] {
+    for (mode, code) in [("insert", 0), ("prefix", 2), ("rewrite", 2)] {
         let header = json!({"name": "s", "mode": mode, "forward": true});
         let (found_code, found) = findings(&json!({
             "keys": [{"id": 1, "env": "LIMPET_KEY"}],

@@ -40,7 +40,7 @@ fn an_object_that_nothing_follows_is_told_and_fails() {
         ("blue", "XBackend shop/blue"),
     ] {
         let ran = limpet(&["render", "-f", "-"]).run_with(&with(object));
-        ran.code(1).says("withoutStatus").says(words);
+        ran.code(2).says("withoutStatus").says(words);
     }
     limpet(&["render", "-f", "-"]).run_with(&with("of-others")).code(0);
 }
@@ -69,7 +69,7 @@ spec:
     for targets in [gone, &both] {
         limpet(&["render", "-f", "-"])
             .run_with(&with_targets(targets))
-            .code(1)
+            .code(2)
             .says("withoutStatus")
             .says("expected an existing Service, found shop/gone");
     }
@@ -93,18 +93,18 @@ fn a_release_refuses_the_other_releases_shapes() {
             .says("HTTPRoute shop/shop: spec.rules[0].");
         code(persistence, Some("1.6")).code(0);
         code(persistence, Some("1.7"))
-            .code(1)
+            .code(2)
             .says("sessionPersistence.cookie: expected it");
     }
     code("{cookie: {}}", Some("1.7")).code(0);
     code("{cookie: {}}", Some("1.6"))
-        .code(1)
+        .code(2)
         .says("does not have this field");
     code("{idleTimeout: 1h}", Some("1.5")).code(0);
     code("{idleTimeout: 1h}", Some("1.6"))
-        .code(1)
+        .code(2)
         .says("idleTimeout: the release does not have");
-    code("{}", Some("1.8")).code(2).complains("from 1.2 to 1.7");
+    code("{}", Some("1.8")).code(3).complains("from 1.2 to 1.7");
 
     // No cluster accepts both.
     let both = format!(
@@ -118,7 +118,7 @@ spec: {{type: EndpointSelector, endpointSelector: {{matchLabels: {{a: b}}}}, por
     );
     limpet(&["render", "-f", "-"])
         .run_with(&both)
-        .code(1)
+        .code(2)
         .says("XBackend shop/blue: the release does not have this kind");
 }
 
@@ -141,7 +141,7 @@ fn a_misspelt_kind_is_named_with_its_document_and_fails() {
     ] {
         limpet(&["render", "-f", "-"])
             .run_with(&misspelt(from, to))
-            .code(1)
+            .code(2)
             .says("notKnown:\n  \"-, document 5\": ")
             .says(words)
             .says("gateways:\n  shop/web:");
@@ -169,7 +169,7 @@ fn all_files_for_an_envoy_are_checked_together() {
     let folder = crate::folder();
     let directory = folder.path().to_str().unwrap();
     let case = "controller/tests/golden/cases/split/in.yaml";
-    limpet(&["render", "-f", case, "--xds", directory]).run().code(0);
+    limpet(&["render", "-f", case, "--write-xds", directory]).run().code(0);
     let mut files: Vec<String> = Vec::new();
     let mut folders = vec![folder.path().to_owned()];
     while let Some(next) = folders.pop() {
@@ -185,7 +185,7 @@ fn all_files_for_an_envoy_are_checked_together() {
     let arguments: Vec<&str> = ["check"].into_iter().chain(files.iter().map(String::as_str)).collect();
     limpet(&arguments)
         .run()
-        .code(0)
+        .code(1)
         .says("not checked: no Limpet filter in it");
 }
 
@@ -194,7 +194,7 @@ fn files_without_objects_are_told() {
     for text in ["", "---\n", "# nothing\n"] {
         limpet(&["render", "-f", "-"])
             .run_with(text)
-            .code(2)
+            .code(3)
             .complains("expected objects of Kubernetes, found none in -");
     }
 }
@@ -206,7 +206,7 @@ fn metadata_that_cannot_be_read_are_told_with_their_path() {
         |kind: &str, metadata: &str| format!("apiVersion: v1\nkind: {kind}\nmetadata: {{name: a, {metadata}}}\n");
     limpet(&["render", "-f", "-"])
         .run_with(&object("Service", "annotations: {session.limpet.dev/begin: true}"))
-        .code(2)
+        .code(3)
         .complains(
             "Service a: metadata.annotations.session.limpet.dev/begin: invalid type: boolean `true`, expected a string",
         );
@@ -220,15 +220,23 @@ fn deployments_need_managed_envoys() {
     let written = written.to_str().unwrap();
     let render = |config: &str| {
         let config = file(".yaml", config);
-        let arguments = ["render", "-f", "-", "--deployments", written, "--config", path(&config)];
+        let arguments = [
+            "render",
+            "-f",
+            "-",
+            "--write-deployments",
+            written,
+            "--config",
+            path(&config),
+        ];
         limpet(&arguments).run_with(&with_rule(""))
     };
-    let told = "--deployments needs `envoy.managed` in --config";
-    limpet(&["render", "-f", "-", "--deployments", written])
+    let told = "--write-deployments needs `envoy.managed` in --config";
+    limpet(&["render", "-f", "-", "--write-deployments", written])
         .run_with(&with_rule(""))
-        .code(2)
+        .code(3)
         .complains(told);
-    render("{maxIdle: 3h}").code(2).complains(told);
+    render("{maxIdle: 3h}").code(3).complains(told);
     assert!(!std::fs::exists(written).unwrap());
     render("{envoy: {managed: {}}}").code(0);
     let text = std::fs::read_to_string(written).unwrap();
@@ -260,13 +268,13 @@ spec: {{parentRefs: [{{name: web}}], rules: [{{backendRefs: [{{name: v1, port: 8
     for (controller, output) in [
         (
             "gateway.envoyproxy.io/gatewayclass-controller",
-            ": try --output envoy-gateway",
+            ": try --target envoy-gateway",
         ),
-        ("istio.io/gateway-controller", ": try --output istio"),
+        ("istio.io/gateway-controller", ": try --target istio"),
         ("example.com/other", ""),
     ] {
         let why = format!("GatewayClass other is of the controller {controller}{output}");
-        let ran = limpet(&["render", "--format", "json", "-f", "-"]).run_with(&gateway_of(controller));
+        let ran = limpet(&["render", "-o", "json", "-f", "-"]).run_with(&gateway_of(controller));
         let not_served = &ran.code(1).json()["notServed"];
         assert_eq!(not_served["Gateway shop/web"], why.as_str());
         let of_route = format!("spec.parentRefs[0]: Gateway shop/web: {why}");
@@ -277,8 +285,8 @@ spec: {{parentRefs: [{{name: web}}], rules: [{{backendRefs: [{{name: v1, port: 8
         );
     }
     let ours = gateway_of("limpet.dev/controller");
-    let ran = limpet(&["render", "--format", "json", "--output", "istio", "-f", "-"]).run_with(&ours);
-    ran.code(1).complains(": try --output envoy");
+    let ran = limpet(&["render", "-o", "json", "--target", "istio", "-f", "-"]).run_with(&ours);
+    ran.code(1).complains(": try --target envoy");
     let unread = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: shop}\n";
     let ran = limpet(&["render", "-f", "-"]).run_with(unread);
     ran.code(1)
@@ -303,7 +311,7 @@ spec: {{gatewayClassName: other, listeners: [{{name: http, port: 80, protocol: H
 ",
         with("v1")
     );
-    let ran = limpet(&["render", "--format", "json", "-f", "-"]).run_with(&text);
+    let ran = limpet(&["render", "-o", "json", "-f", "-"]).run_with(&text);
     let not_served = &ran.code(0).json()["notServed"];
     let why = "GatewayClass other is of the controller example.com/other";
     assert_eq!(*not_served, serde_json::json!({"Gateway shop/theirs": why}));

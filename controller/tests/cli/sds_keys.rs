@@ -22,7 +22,7 @@ fn the_rest_of_the_configuration_is_checked() {
         "{found:#?}"
     );
     assert!(
-        found[1].contains("sdsKeys | not checked (--envoy VERSION does)"),
+        found[1].contains("sdsKeys | not checked (--envoy-version does)"),
         "{found:#?}"
     );
     for (sds, field) in [
@@ -30,7 +30,7 @@ fn the_rest_of_the_configuration_is_checked() {
         (json!({"name": "a", "sdsConfig": "b"}), "sdsKeys.sdsConfig"),
     ] {
         let (code, found) = findings(&with(sds));
-        assert_eq!(code, 1, "{found:#?}");
+        assert_eq!(code, 2, "{found:#?}");
         assert!(
             found
                 .iter()
@@ -43,9 +43,11 @@ fn the_rest_of_the_configuration_is_checked() {
 #[test]
 fn an_envoy_without_secrets_is_reported() {
     let file = file(".yaml", &example("module-sds.yaml").to_string());
-    for (version, code) in [("1.38", 1), ("1.39.3", 1), ("1.40", 0), ("1.41", 0)] {
-        let ran = limpet(&["check", path(&file), "--envoy", version]).run().code(code);
-        assert_eq!(ran.stdout.contains("because it gets no secrets"), code == 1, "{ran:?}");
+    for (version, code) in [("v1.38", 2), ("1.39.3", 2), ("1.40", 0), ("1.41", 0)] {
+        let ran = limpet(&["check", path(&file), "--envoy-version", version])
+            .run()
+            .code(code);
+        assert_eq!(ran.stdout.contains("because it gets no secrets"), code == 2, "{ran:?}");
     }
 }
 
@@ -69,12 +71,12 @@ fn a_wasm_filter_gets_no_secret() {
 fn a_token_is_inspected_with_the_keyring_file() {
     let token = "EAFEL766kP8yYN2LF4RqsGN0bzeupMSc8PcVI1s012wfDgugcauN6TEISlg9";
     let config = ["token", "inspect", token, "--config", "envoy-configs/module-sds.yaml"];
-    limpet(&config).run().code(0).says(
+    limpet(&config).run().code(1).says(
         "not verified: sdsKeys: the keyring is in a secret that Envoy discovers (--keys takes the keyring file itself)",
     );
     let list = ["keys", "list", "envoy-configs/module-sds.yaml"];
     limpet(&list)
         .run()
-        .code(2)
+        .code(3)
         .complains("sdsKeys: the keyring is in a secret");
 }

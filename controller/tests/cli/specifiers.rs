@@ -111,13 +111,13 @@ fn the_cluster_that_is_nowhere_is_not_expected() {
 #[test]
 fn a_specifier_needs_a_newer_envoy_than_the_module() {
     let file = file(".json", &example("split-specifier.yaml").to_string());
-    for (version, code) in [("1.38", 1), ("1.39.3", 1), ("1.40", 0), ("1.41", 0)] {
-        let ran = limpet(&["check", path(&file), "--envoy", version])
+    for (version, code) in [("v1.38", 2), ("1.39.3", 2), ("1.40", 0), ("1.41", 0)] {
+        let ran = limpet(&["check", path(&file), "--envoy-version", version])
             .env("LIMPET_KEY", KEY)
             .run();
         let ran = ran.code(code);
         let is_told = ran.stdout.contains("an older one refuses the route configuration");
-        assert_eq!(is_told, code == 1, "{ran:?}");
+        assert_eq!(is_told, code == 2, "{ran:?}");
     }
 }
 

@@ -44,7 +44,7 @@ fn token_for(host: &str, more: &[&str]) -> String {
 }
 
 fn inspect(code: i32, token: &str, more: &[&str]) -> Value {
-    let args = [&["token", "inspect", token, "--format", "json"], more];
+    let args = [&["token", "inspect", token, "-o", "json"], more];
     with_key(&args.concat()).run().code(code).json()
 }
 
@@ -56,7 +56,7 @@ fn a_token_is_opened_with_the_configuration_it_was_made_for() {
         "--last-seen",
         "2026-01-31T12:05:00Z",
     ]);
-    let args = ["--config", CONFIG, "--now", "2026-01-31T12:08:00Z"];
+    let args = ["--config", CONFIG, "--time", "2026-01-31T12:08:00Z"];
     let json = inspect(
         0,
         &format!("Set-Cookie: limpet-session={token}; Path=/; HttpOnly"),
@@ -96,7 +96,7 @@ fn a_token_is_opened_with_the_configuration_it_was_made_for() {
 fn a_token_is_opened_with_keys_alone() {
     let (keys, token) = (keys(), token(&["--issued-at", "1000000"]));
     let given = format!("limpet-session={token}");
-    let args = ["--keys", path(&keys), "--now", "1000600"];
+    let args = ["--keys", path(&keys), "--time", "1000600"];
     let json = inspect(0, &given, &args);
     assert_eq!(
         (&json["verdict"], &json["left"]["idleSeconds"]),
@@ -116,14 +116,14 @@ fn a_token_is_opened_with_keys_alone() {
         (["--idle-timeout", "9m30s"], "honoured", ""),
     ] {
         let json = inspect(
-            i32::from(verdict == "refused"),
+            2 * i32::from(verdict == "refused"),
             &given,
             &[&args[..], &timeouts].concat(),
         );
         assert_eq!(json["verdict"], verdict, "{timeouts:?}");
         assert_eq!(json["reason"].as_str().unwrap_or_default(), reason, "{timeouts:?}");
     }
-    let json = inspect(1, &given, &["--keys", path(&keys), "--now", "999000"]);
+    let json = inspect(2, &given, &["--keys", path(&keys), "--time", "999000"]);
     assert_eq!(json["reason"], "from_the_future");
 }
 
@@ -163,7 +163,7 @@ fn a_token_of_a_former_name_is_one_of_the_session() {
         (&"honoured".into(), &"old".into())
     );
     let without = config("new", "");
-    let json = inspect(1, &format!("Cookie: old={token}"), &["--config", path(&without)]);
+    let json = inspect(2, &format!("Cookie: old={token}"), &["--config", path(&without)]);
     assert_eq!(json["reason"], "bad_signature");
     // A new token is one of the new name.
     let json = inspect(0, &issue(path(&after)), &["--config", path(&after)]);
@@ -174,7 +174,7 @@ fn a_token_of_a_former_name_is_one_of_the_session() {
 fn a_line_with_two_tokens_was_judged_by_its_first() {
     let of = |host: &str, issued: &str| token_for(host, &["--issued-at", issued]);
     let (old, new) = (of("127.0.0.1:8082", "1000000"), of("127.0.0.1:8083", "1000100"));
-    let args = ["--config", CONFIG, "--now", "1000200"];
+    let args = ["--config", CONFIG, "--time", "1000200"];
     for (line, counts) in [
         (
             format!("Cookie: limpet-session={old}; a=1; limpet-session={new}"),
@@ -225,7 +225,7 @@ fn a_line_with_two_tokens_was_judged_by_its_first() {
     );
     inspected(
         &format!("Cookie: limpet-session={changed}; limpet-session={changed}"),
-        1,
+        2,
     );
 }
 
@@ -246,10 +246,10 @@ fn moving(form: Form) -> String {
 #[test]
 fn a_session_that_moves_is_told() {
     const ROW: &str = "moving     the application named the backend, which has not answered yet\n";
-    let args = ["--config", CONFIG, "--now", "1000060"];
+    let args = ["--config", CONFIG, "--time", "1000060"];
     let text = |token: &str, args: &[&str]| {
         let ran = with_key(&[&["token", "inspect", token][..], args].concat()).run();
-        ran.code(0).stdout
+        ran.code(i32::from(args.is_empty())).stdout
     };
     for form in [Form::Sealed, Form::Signed] {
         let token = moving(form);
@@ -278,7 +278,7 @@ fn a_session_that_moves_is_told() {
 fn the_name_of_a_cookie_may_have_its_scope() {
     let (keys, token) = (keys(), token(&[]));
     // printf default | sha256sum | xxd -r -p | head -c 5 | base32 | tr A-Z a-z
-    for (name, code) in [("limpet-session~g6uo5qoo", 0), ("limpet-session~aaaaaaaa", 1)] {
+    for (name, code) in [("limpet-session~g6uo5qoo", 0), ("limpet-session~aaaaaaaa", 2)] {
         inspect(code, &format!("{name}={token}"), &["--keys", path(&keys)]);
     }
 }
@@ -300,26 +300,26 @@ fn a_token_for_something_else_is_refused() {
         (format!("session: {token}"), vec!["--keys", keys]),
         (token.clone(), vec!["--config", "envoy-configs/header.yaml"]),
     ] {
-        let json = inspect(1, &given, &args);
+        let json = inspect(2, &given, &args);
         assert_eq!(json["reason"], "bad_signature", "{given} {args:?}");
         assert_eq!(json["claims"], Value::Null);
     }
     let ran = limpet(&["token", "inspect", &token, "--config", CONFIG])
         .env("LIMPET_KEY", OTHER_KEY)
         .run()
-        .code(1);
+        .code(2);
     ran.says("refused: bad_signature");
-    let json = inspect(1, &token, &["--config", "envoy-configs/inline-key.yaml"]);
+    let json = inspect(2, &token, &["--config", "envoy-configs/inline-key.yaml"]);
     assert_eq!(json["reason"], "bad_signature");
     let other = file(".yaml", "- {id: 7, env: LIMPET_KEY}\n");
-    let json = inspect(1, &token, &["--keys", path(&other), "--name", "limpet-session"]);
+    let json = inspect(2, &token, &["--keys", path(&other), "--name", "limpet-session"]);
     assert_eq!(json["reason"], "unknown_key");
 }
 
 #[test]
 fn without_a_key_only_the_readable_content_is_shown() {
     let sealed = token(&[]);
-    let json = inspect(0, &sealed, &[]);
+    let json = inspect(1, &sealed, &[]);
     assert_eq!(
         (&json["form"], &json["keyId"], &json["length"]),
         (&"sealed".into(), &1.into(), &60.into())
@@ -329,14 +329,14 @@ fn without_a_key_only_the_readable_content_is_shown() {
         (&"not verified".into(), &Value::Null)
     );
     let signed = token(&["--form", "signed"]);
-    let json = inspect(0, &signed, &[]);
+    let json = inspect(1, &signed, &[]);
     assert_eq!(
         (&json["verdict"], &json["claims"]["host"]),
         (&"not verified".into(), &HOST.into())
     );
-    limpet(&["token", "inspect", &signed]).run().code(0).says("UNVERIFIED");
+    limpet(&["token", "inspect", &signed]).run().code(1).says("UNVERIFIED");
     // The key is listed, but not available.
-    let ran = limpet(&["token", "inspect", &signed, "--config", CONFIG]).run().code(0);
+    let ran = limpet(&["token", "inspect", &signed, "--config", CONFIG]).run().code(1);
     ran.says("not verified: the environment variable LIMPET_KEY is not set")
         .says("UNVERIFIED");
 }
@@ -345,7 +345,7 @@ fn without_a_key_only_the_readable_content_is_shown() {
 fn any_other_text_is_a_malformed_token() {
     let token = token(&[]);
     for text in ["", "x", &token[1..], &format!("{token}A"), &format!("{token}=")] {
-        let json = inspect(1, text, &[]);
+        let json = inspect(2, text, &[]);
         assert_eq!(
             (&json["verdict"], &json["reason"]),
             (&"refused".into(), &"malformed".into()),
@@ -367,7 +367,7 @@ fn policies_and_scopes_come_from_route_metadata() {
         "--cluster",
         "backends",
     ];
-    let ran = with_key(&base).run().code(2);
+    let ran = with_key(&base).run().code(3);
     ran.complains("expected --policy and --scope to name one session of these: policy cart, scope cart, cookie cart");
     let cart = with_key(&[&base[..], &["--policy", "cart", "--scope", "cart"]].concat())
         .run()
@@ -380,7 +380,7 @@ fn policies_and_scopes_come_from_route_metadata() {
         (&"cart".into(), &"cart".into())
     );
     assert_eq!(json["claims"]["host"], "[2001:db8::7]:80");
-    let json = inspect(1, cart.trim_end(), &["--config", config, "--policy", "web"]);
+    let json = inspect(2, cart.trim_end(), &["--config", config, "--policy", "web"]);
     assert_eq!(json["reason"], "bad_signature");
     with_key(&[
         "token",
@@ -392,7 +392,7 @@ fn policies_and_scopes_come_from_route_metadata() {
         "shop",
     ])
     .run()
-    .code(2);
+    .code(3);
 }
 
 #[test]
@@ -490,7 +490,7 @@ fn a_filters_or_discovered_configuration_has_the_keys_too() {
         "keys: [{id: 1, env: LIMPET_KEY}]\npolicies: {p: {cookie: {name: limpet-session}}}\n\
          fences: [{address: 127.0.0.1, notBefore: 99999999999}]\n",
     );
-    assert_eq!(inspect(1, &token, &["--config", path(&fenced)])["reason"], "fenced");
+    assert_eq!(inspect(2, &token, &["--config", path(&fenced)])["reason"], "fenced");
 }
 
 #[test]
@@ -508,7 +508,7 @@ fn a_header_token_is_issued_and_opened() {
         "--scope",
         "s",
     ];
-    let args = [&args[..], &["--host", HOST, "--cluster", "c", "--format", "json"]].concat();
+    let args = [&args[..], &["--host", HOST, "--cluster", "c", "-o", "json"]].concat();
     let json = with_key(&args).run().code(0).json();
     let token = json["token"].as_str().unwrap();
     assert_eq!(json["session"]["mode"], "header");
@@ -541,7 +541,7 @@ fn wrong_arguments_are_named() {
             vec!["token", "inspect", &token, "--keys", "nowhere.yaml", "--name", "s"],
             "nowhere.yaml: cannot be read",
         ),
-        (vec!["token", "inspect", &token, "--now", "soon"], "--now"),
+        (vec!["token", "inspect", &token, "--time", "soon"], "--time"),
         (
             vec!["token", "inspect", &token, "--keys", path(&keys), "--config", CONFIG],
             "--config",
@@ -556,11 +556,11 @@ fn wrong_arguments_are_named() {
             "--last-seen",
         ),
     ] {
-        with_key(&args).run().code(2).complains(complaint);
+        with_key(&args).run().code(3).complains(complaint);
     }
     limpet(&[&base[..], &[HOST]].concat())
         .run()
-        .code(2)
+        .code(3)
         .complains("LIMPET_KEY is not set");
     for (text, complaint) in [
         ("[]", "keys: expected at least one key"),
@@ -585,6 +585,6 @@ fn wrong_arguments_are_named() {
             "--host",
             HOST,
         ];
-        limpet(&args).run().code(2).complains(complaint);
+        limpet(&args).run().code(3).complains(complaint);
     }
 }

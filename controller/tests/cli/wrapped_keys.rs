@@ -39,13 +39,13 @@ fn wrapped_keys_are_checked_with_and_without_their_key() {
         );
     let field = "wrappedKeys.keyEncryptionKeys[0].env: ";
     check(&config(TEXT), None, &["--env"])
-        .code(1)
+        .code(2)
         .says(&format!("{field}expected the environment variable LIMPET_KEK_1"));
     check(&config(TEXT), Some("short"), &[])
-        .code(1)
+        .code(2)
         .says(&format!("{field}expected 32 bytes in base64"));
     check(&config(TEXT), Some(KEY), &[])
-        .code(1)
+        .code(2)
         .says("wrappedKeys.text: bad signature");
 }
 
@@ -56,11 +56,11 @@ fn errors_are_found_without_the_key_encryption_key() {
         ("gQGx", "wrappedKeys.text: malformed"),
         (&other, "wrappedKeys.text: wrapped under key-encryption key 5"),
     ] {
-        check(&config(text), None, &[]).code(1).says(message);
+        check(&config(text), None, &[]).code(2).says(message);
     }
     let mut policy = config(TEXT);
     policy["policies"]["web"]["cookie"]["name"] = "a b".into();
-    check(&policy, None, &[]).code(1).says("policies.web.cookie.name");
+    check(&policy, None, &[]).code(2).says("policies.web.cookie.name");
 }
 
 /// The key-encryption key that the text names is needed; that another one is missing would show too late.
@@ -72,7 +72,7 @@ fn envoy_must_hand_the_variables_to_the_filter() {
         .unwrap();
     let plugin = &mut filter["typed_config"]["config"];
     plugin["configuration"]["value"] = config(TEXT).to_string().into();
-    for (listed, code, severity, index) in [("LIMPET_KEK_1", 0, "warning", 1), ("LIMPET_KEK_2", 1, "error", 0)] {
+    for (listed, code, severity, index) in [("LIMPET_KEK_1", 1, "warning", 1), ("LIMPET_KEK_2", 2, "error", 0)] {
         let mut envoy = envoy.clone();
         let plugin =
             "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters/1/typed_config/config";
@@ -109,12 +109,12 @@ fn tokens_are_issued_and_opened_with_wrapped_keys() {
     let closed = ["token", "inspect", token, "--config", path(&config)];
     limpet(&closed)
         .run()
-        .code(0)
+        .code(1)
         .says("not verified: the environment variable LIMPET_KEK_1 is not set");
     limpet(&closed)
         .env("LIMPET_KEK_1", KEY)
         .run()
-        .code(0)
+        .code(1)
         .says("not verified: wrappedKeys.text: bad signature");
 }
 
@@ -139,18 +139,18 @@ fn wrapped_keys_in_a_wasm_plugin_are_checked() {
     let opened = check(&plugin(&config(TEXT)), Some(OTHER_KEY), &["--env"]).code(0);
     assert_eq!(opened.says("ok (2 keys and the policy web)").stderr, "");
     check(&plugin(&config(TEXT)), Some(KEY), &[])
-        .code(1)
+        .code(2)
         .says("spec.pluginConfig")
         .says("wrappedKeys.text: bad signature");
     let mut without = plugin(&config(TEXT));
     without["spec"]["vmConfig"]["env"][0]["name"] = "OTHER".into();
     check(&without, None, &[])
-        .code(1)
+        .code(2)
         .says("wrappedKeys.keyEncryptionKeys[0].env: expected LIMPET_KEK_1")
         .says("in a WasmPlugin, in vmConfig.env");
     let mut empty = plugin(&config(TEXT));
     empty["spec"] = json!({"url": "oci://registry.example.com/limpet"});
     check(&empty, None, &[])
-        .code(1)
+        .code(2)
         .says("expected the filter's configuration in spec.pluginConfig");
 }

@@ -167,7 +167,7 @@ pub(crate) fn problem(mut objects: Vec<Value>) -> Option<String> {
     let texts = objects.iter().map(|object| serde_saphyr::to_string(object).unwrap());
     let manifest = texts.collect::<Vec<_>>().join("\n---\n");
     let mut config = tempfile::NamedTempFile::new().unwrap();
-    let mut arguments = vec!["render", "--format", "json", "--output", output];
+    let mut arguments = vec!["render", "-o", "json", "--target", output];
     if let Some(class) = class_of_contour(&objects) {
         let contour = json!({"contour": {"gateway": "limpet/contour", "ingressClass": class}});
         write!(config, "{contour}").unwrap();

@@ -15,7 +15,7 @@ impl Config {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("envoy.json");
         std::fs::write(&file, self.bootstrap.to_string())?;
-        let args = ["check", "--minimal", "--format", "json", &file.to_string_lossy()];
+        let args = ["check", "--minimal", "-o", "json", &file.to_string_lossy()];
         let said: Value = serde_json::from_slice(&tools::run_limpet(&args, &[])?.stdout)?;
         let findings = said["files"][0]["findings"].as_array().context("no findings")?;
         let is_unneeded = |finding: &&Value| {

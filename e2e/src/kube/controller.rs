@@ -159,7 +159,7 @@ impl Controller {
         std::fs::write(&file, self.config.to_string())?;
         let mut command = Command::new(tools::limpet()?);
         command
-            .args(["controller", "--output", self.output.name()])
+            .args(["controller", "--target", self.output.name()])
             .arg("--config")
             .arg(file)
             .arg("--kubeconfig")

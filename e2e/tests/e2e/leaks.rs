@@ -326,9 +326,9 @@ fn the_limpet_command_prints_no_key() -> Result<()> {
     let token = keyring.token("limpet-session", "127.0.0.1:9")?;
     for arguments in [
         &["keys", "list", &file][..],
-        &["keys", "list", &file, "--format", "json"],
+        &["keys", "list", &file, "-o", "json"],
         &["keys", "rotate", &file],
-        &["keys", "rotate", &file, "--format", "json"],
+        &["keys", "rotate", &file, "-o", "json"],
         &["token", "inspect", &token, "--keys", &file, "--name", "limpet-session"],
         &["token", "inspect", "x", "--keys", &file, "--name", "limpet-session"],
         &["check", &file],

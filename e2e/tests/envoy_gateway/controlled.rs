@@ -1,4 +1,4 @@
-//! Objects that `limpet controller --output envoy-gateway` writes.
+//! Objects that `limpet controller --target envoy-gateway` writes.
 
 mod carriers;
 mod failures;

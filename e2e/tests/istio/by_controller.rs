@@ -1,4 +1,4 @@
-//! The objects that `limpet controller --output istio` writes.
+//! The objects that `limpet controller --target istio` writes.
 
 use std::collections::BTreeSet;
 

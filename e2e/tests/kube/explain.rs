@@ -237,7 +237,7 @@ async fn a_token_of_a_real_envoy_is_explained() -> Result<()> {
     has(&said, &["cookie limpet-session: honoured"])?;
     let arguments = ["--curl", &url, "--header", "Host: other.example"];
     let (code, said) = explained.explain("httproute/web", &arguments).await?;
-    ensure!(code == 1, "{said}");
+    ensure!(code == 2, "{said}");
     let other = format!("HTTPRoute {}/other, spec.rules[0] (own)", namespace.name());
     has(
         &said,
@@ -246,10 +246,10 @@ async fn a_token_of_a_real_envoy_is_explained() -> Result<()> {
             &format!("accepted by  {other}"),
         ],
     )?;
-    let arguments = ["--format", "json", "--rule", "own", "--token", &token];
+    let arguments = ["-o", "json", "--rule", "own", "--token", &token];
     let (code, said) = explained.explain("httproute/other", &arguments).await?;
     let json: Value = serde_json::from_str(&said)?;
-    ensure!(code == 1 && json["tokens"][0]["reason"] == "bad_signature", "{said}");
+    ensure!(code == 2 && json["tokens"][0]["reason"] == "bad_signature", "{said}");
 
     // The pod goes, and its session with it.
     namespace.delete_now("v1/Pod", &backend).await?;
@@ -272,7 +272,7 @@ async fn a_token_of_a_real_envoy_is_explained() -> Result<()> {
 async fn a_right_that_is_missing_is_named() -> Result<()> {
     let explained = Explained::start("explain-rights").await?;
     let (code, said) = explained.explain("httproute/web", &[]).await?;
-    ensure!(code == 2, "{said}");
+    ensure!(code == 3, "{said}");
     has(
         &said,
         &["cannot list HTTPRoute: ", "cannot list resource \"httproutes\""],

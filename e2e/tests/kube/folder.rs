@@ -1,5 +1,5 @@
-//! `limpet render --xds` writes a folder from which an Envoy discovers its configuration. This needs an Envoy that
-//! reads unchanged files, but no cluster.
+//! `limpet render --write-xds` writes a folder that an Envoy discovers its configuration from. This needs no cluster, but an
+//! Envoy that reads unchanged files.
 
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::kube::Proxy;
@@ -75,7 +75,7 @@ async fn an_envoy_runs_from_a_folder_and_sees_it_change() -> Result<()> {
             &site,
             "--config",
             &config,
-            "--xds",
+            "--write-xds",
             &xds,
             "--admin-port",
             "0",

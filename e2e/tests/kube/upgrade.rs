@@ -163,7 +163,7 @@ async fn an_upgrade_ends_no_session_of_migrated_policies_and_says_what_it_takes_
 }
 
 async fn migrated_before(site: &Site<'_>, sessions: &[(String, String)]) -> Result<()> {
-    let (code, said) = migrate(site.cluster, &[])?;
+    let (code, said) = migrate(site.cluster, &["-A"])?;
     ensure!(
         code == 1 && said.contains("session.limpet.dev/session-name: session"),
         "{code}: {said}"
@@ -175,7 +175,7 @@ async fn migrated_before(site: &Site<'_>, sessions: &[(String, String)]) -> Resu
         code == 0 && said.contains("web: written: the name session and the lifetime Permanent"),
         "{said}"
     );
-    let (code, said) = migrate(site.cluster, &["--format", "json"])?;
+    let (code, said) = migrate(site.cluster, &["-A", "-o", "json"])?;
     let report: Value = serde_json::from_str(&said)?;
     ensure!(code == 0 && report["policies"][0]["state"] == "ready", "{said}");
     site.sessions_go_on(sessions).await
@@ -250,7 +250,7 @@ async fn not_migrated_after(site: &mut Site<'_>, sessions: &[(String, String)]) 
     site.until_said("other", words).await?;
 
     // Of all namespaces.
-    let (code, said) = migrate(site.cluster, &["--write"])?;
+    let (code, said) = migrate(site.cluster, &["-A", "--write"])?;
     ensure!(
         code == 1 && said.contains("other: unknown: the API server leaves out what it had"),
         "{code}: {said}"

@@ -152,7 +152,7 @@ impl std::fmt::Display for Lost {
         }
         write!(
             f,
-            ": run `limpet migrate policies --write`, or write the policy again, with session.limpet.dev/split: keep"
+            ": run `limpet migrate policies -A --write`, or write the policy again, with session.limpet.dev/split: keep"
         )
     }
 }

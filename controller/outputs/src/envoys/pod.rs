@@ -127,7 +127,7 @@ impl GatewayDeployment<'_> {
         if let Some(heap) = self.max_heap() {
             arguments.extend(["--max-heap".to_owned(), heap.to_string()]);
         }
-        arguments.extend(["--folder".to_owned(), FOLDER.to_owned()]);
+        arguments.extend(["--write".to_owned(), FOLDER.to_owned()]);
         json!({
             "name": "bootstrap",
             "image": self.limpet_image(),
@@ -171,8 +171,8 @@ impl GatewayDeployment<'_> {
                 "timeoutSeconds": 5,
             },
             "lifecycle": {"preStop": {"exec": {"command": [
-                format!("{FOLDER}/limpet"), "drain", "--admin-port", ADMIN_PORT.to_string(), "--time",
-                format!("{seconds}s"),
+                format!("{FOLDER}/limpet"), "envoy", "drain", "--admin-port", ADMIN_PORT.to_string(),
+                "--timeout", format!("{seconds}s"),
             ]}}},
             "resources": resources,
             "securityContext": unprivileged(),

@@ -1,18 +1,23 @@
 use std::net::IpAddr;
-use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::exit::EXIT_CODES;
+use super::ClusterArgs;
 use limpet_api::ObjectName;
 use limpet_model::{ADMIN_PORT, READY_PORT};
 
 /// Watch the Gateway API objects and session policies of a Kubernetes cluster, and configure its Envoys
 ///
-/// The cluster is that of --kubeconfig, or of the environment variable KUBECONFIG, or of ~/.kube/config, or the one
-/// that the command runs in.
+/// With --check, the command reads the configuration, tries the addresses to listen on, and ends. An address that is in
+/// use is no error then, because the controller may be running.
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true, after_help = EXIT_CODES)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+  limpet controller --config controller.yaml
+  limpet controller --config controller.yaml --check
+  limpet controller --config controller.yaml --target istio"
+)]
 pub(crate) struct ControllerArgs {
     #[command(subcommand)]
     pub(crate) command: Option<ControllerCommand>,
@@ -23,25 +28,24 @@ pub(crate) struct ControllerArgs {
 // How it runs. No doc comment: clap would take it for the command's.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// The configuration of the controller, in YAML or JSON (docs/reference/controller-configuration.md)
+    /// The configuration of the controller, in YAML or JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<String>,
     /// What to configure
-    #[arg(long, value_enum, default_value = "envoy", value_name = "OUTPUT")]
-    pub(crate) output: OutputKind,
-    /// Validate the configuration, try the addresses, and exit; needs no cluster. Nothing is printed if all is well
+    #[arg(long, value_enum, default_value = "envoy")]
+    pub(crate) target: TargetKind,
+    /// Validate the configuration, try the addresses, and end; needs no cluster. Nothing is printed without errors
     #[arg(long, requires = "config")]
     pub(crate) check: bool,
-    /// The kubeconfig file of the cluster
-    #[arg(long, value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
     /// The format of the log on stderr. Its level is that of the environment variable `RUST_LOG`, or `info`
     #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
     pub(crate) log_format: LogFormat,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OutputKind {
+pub(crate) enum TargetKind {
     /// Envoys of Limpet's own GatewayClass, over xDS
     #[default]
     Envoy,
@@ -66,36 +70,43 @@ pub(crate) enum ControllerCommand {
 
 /// Print or write the bootstrap configuration of a Gateway's Envoy (`envoy -c FILE`)
 ///
-/// The Envoy gets everything else from the controller.
+/// The Envoy gets everything else from the controller. With --write DIR, the configuration goes to `DIR/envoy.yaml`, and
+/// Envoy must find the directory under the same path: with mutual TLS it also has the files by which Envoy reloads
+/// certificates and keys that change.
 #[derive(Debug, Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = "\
+  limpet controller bootstrap --gateway default/web --xds limpet-controller.limpet-system:18000
+  limpet controller bootstrap --gateway default/web --xds controller.example:18000 --node-id web-0 --write /etc/envoy")]
 pub(crate) struct BootstrapArgs {
-    /// The Gateway
+    /// The Gateway, which becomes the node's `cluster`
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = object_name)]
     pub(crate) gateway: ObjectName,
     /// The address of the controller's xDS server
     #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     pub(crate) xds: (String, u16),
-    /// The name of this Envoy among those of the Gateway [default: the value of `envoy --service-node`]
+    /// The name of this Envoy, unique among the Envoys of the Gateway [default: the value of `envoy --service-node`]
     #[arg(long, value_name = "ID")]
     pub(crate) node_id: Option<String>,
     /// The port of Envoy's admin interface, on 127.0.0.1
     #[arg(long, value_name = "PORT", default_value_t = ADMIN_PORT)]
     pub(crate) admin_port: u16,
-    /// The port where Envoy answers `GET /ready`: 200, or 503 once it drains. Everything else there is 404
+    /// The port where Envoy answers `GET /ready` of any client: 200, or 503 once it drains. Everything else there is 404.
+    /// It answers once Envoy has its first configuration
     #[arg(long, value_name = "PORT", default_value_t = READY_PORT)]
     pub(crate) ready_port: u16,
-    /// The port where Envoy answers `GET /stats/prometheus`, for a Prometheus; everything else there is 404. By
-    /// default, only its admin interface does
+    /// The port where Envoy answers `GET /stats/prometheus` of any client, with 2 answers and 16 connections at the same
+    /// time; everything else there is 404. It needs an --admin-port other than 0 [default: none]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) metrics_port: Option<u16>,
-    /// The address of both these ports; `::` also takes IPv4
+    /// The address of both these ports. For pods with only IPv6, `::`, which also takes IPv4
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0")]
     pub(crate) ready_address: IpAddr,
-    /// The MiB of Envoy's heap near which it refuses requests and connections: three quarters of its memory
+    /// The MiB that Envoy's heap may have: take three quarters of its container's memory. At 90 % Envoy frees memory, at
+    /// 95 % it answers 503, at 98 % it accepts no connections
     #[arg(long, value_name = "MIB", default_value_t = 768, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_heap: u32,
-    /// The number of clients' connections at the same time; Envoy closes further ones
+    /// The number of clients' connections at the same time. Envoy closes further ones, except on its admin interface,
+    /// --ready-port and --metrics-port
     #[arg(long, value_name = "NUMBER", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_connections: u32,
     /// For mutual TLS: the file, in Envoy's file system, with the CA of the controller's certificate
@@ -110,10 +121,9 @@ pub(crate) struct BootstrapArgs {
     /// The name that the controller's certificate must have [default: the host of --xds]
     #[arg(long, value_name = "NAME", requires = "ca")]
     pub(crate) server_name: Option<String>,
-    /// Write the configuration to envoy.yaml in this directory, which must have the same path for Envoy. Envoy then
-    /// reloads certificates and keys that change
+    /// Write the configuration to envoy.yaml in this directory instead of printing it
     #[arg(long, value_name = "DIR")]
-    pub(crate) folder: Option<String>,
+    pub(crate) write: Option<String>,
 }
 
 fn object_name(text: &str) -> Result<ObjectName, &'static str> {

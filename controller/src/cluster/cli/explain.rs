@@ -1,30 +1,42 @@
-use std::path::PathBuf;
-use std::str::FromStr;
-
 use clap::Args;
 
-use super::OutputKind;
-use crate::cli::KEYS_FILE;
-use crate::exit::EXIT_CODES;
+use super::{ClusterArgs, TargetKind};
 use crate::time_format;
 use limpet_api::{Kind, ObjectName};
 use limpet_core::time::Timestamp;
 
-/// Say which sessions the rules of a route have and why, and whether a token would be honoured
+/// Explain which sessions the rules of a route have and why, and whether a token would be honoured
 ///
-/// For each rule: who decides on its sessions, and why others do not; the cookie or header with all attributes; what
-/// each field came from; the scope, and the destinations with the hashes that tokens name them by. Everything is read
-/// with the rights of the kubeconfig, and nothing is written. The keyring is read only to judge a token.
+/// For each rule: the objects that ask for sessions, in the order of precedence, and the one that counts; the cookie or
+/// header with all attributes; the origin of each field; the scope; and the destinations, with the hashes that tokens
+/// name them by. For a rule without sessions, it names policies beside its Services whose targets do not exist. `-o
+/// wide` adds the endpoints of each destination.
+///
+/// With --token, --cookie or --curl, it also says of each token whether it would be honoured here, or why not, and what
+/// would accept it. The verdict is the filter's, with the words of the access log.
+///
+/// The command reads with the rights of the kubeconfig, and writes nothing: it lists the kinds that the controller
+/// reads, and gets its ConfigMaps and the pod that a token leads to. It reads the keyring only to judge a token, and
+/// prints no key. `not known` names unreadable objects, with the missing right. If a kind cannot be listed in all
+/// namespaces, the namespaces of the route and of its Gateways are enough.
+///
+/// With --filename, an object that is in no file does not exist: give the GatewayClass, the Gateway, the route, its
+/// Services, policies, and ReferenceGrants. EndpointSlices say whether the backend of a token is there. Certificates
+/// are not read, and count as valid.
 #[derive(Debug, Args)]
-#[command(after_help = format!("{KEYS_FILE}\n\n{EXIT_CODES}"))]
+#[command(after_help = "\
+  limpet explain httproute shop -n shop
+  limpet explain httproute/shop --cookie \"Cookie: limpet-session=EQAAAAAA\"
+  limpet explain shop -f manifests --config controller.yaml")]
 pub(crate) struct ExplainArgs {
-    /// The route, like httproute/shop, grpcroute/shop or ingressroute/shop
-    #[arg(value_name = "KIND/NAME")]
-    pub(crate) route: RouteArgument,
-    /// The namespace of the route [default: that of the kubeconfig; with --file, `default`]
+    /// The route, as kubectl takes it: `httproute shop`, `grpcroutes/shop`, or `shop` if only one kind of route has the
+    /// name. Kinds: httproute, grpcroute, ingressroute
+    #[arg(value_name = "[KIND] NAME", num_args = 1..=2, required = true)]
+    pub(crate) route: Vec<String>,
+    /// The namespace of the route [default: the kubeconfig's; with --filename, `default`]
     #[arg(long, short, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
-    /// One rule alone: its name, its place like `spec.rules[0]`, or its scope [default: all]
+    /// Only one rule: its name, its place like `spec.rules[0]`, or its scope [default: all]
     #[arg(long, value_name = "NAME")]
     pub(crate) rule: Option<String>,
     /// A token to judge: a value, `name=value`, a line of a header, or a URL
@@ -34,7 +46,7 @@ pub(crate) struct ExplainArgs {
     /// cookie jar
     #[arg(long, value_name = "LINE", group = "judged")]
     pub(crate) cookie: Option<String>,
-    /// A URL to get once: judge the tokens that the answer gives
+    /// A URL to get once: judge the tokens in the answer's cookies, headers and redirect, which is not followed
     #[arg(long, value_name = "URL", group = "judged")]
     pub(crate) curl: Option<String>,
     /// A header of that request, like `Host: shop.example`; may be given several times
@@ -48,59 +60,57 @@ pub(crate) struct ExplainArgs {
     pub(crate) keys: Option<String>,
     /// Judge as of this time: RFC 3339 or Unix seconds [default: now]
     #[arg(long, value_name = "TIME", value_parser = time_format::parse)]
-    pub(crate) now: Option<Timestamp>,
+    pub(crate) time: Option<Timestamp>,
     /// Files and directories of manifests (.yaml, .yml, .json), or `-` for standard input, in place of a cluster
-    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    #[arg(short = 'f', long = "filename", value_name = "FILE", conflicts_with_all = ["kubeconfig", "context"])]
     pub(crate) files: Vec<String>,
-    /// The configuration of the controller, in YAML or JSON [default: the ConfigMap of --controller; with --file, its
-    /// defaults]
+    /// The configuration of the controller, in YAML or JSON [default: the ConfigMap of --controller; with --filename,
+    /// its defaults]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<String>,
-    /// The controller in the cluster: the ConfigMap with its configuration, in the namespace of its own objects
-    #[arg(
-        long,
-        value_name = "NAMESPACE/NAME",
-        default_value = "limpet-system/limpet-controller",
-        value_parser = object
-    )]
+    /// The namespace of the controller; behind a slash, the name of the ConfigMap with its configuration, if that is not
+    /// `limpet-controller`
+    #[arg(long, value_name = "NAMESPACE[/NAME]", default_value = "limpet-system", value_parser = controller)]
     pub(crate) controller: ObjectName,
     /// What the controller writes for
-    #[arg(long, value_enum, default_value = "envoy", value_name = "OUTPUT")]
-    pub(crate) output: OutputKind,
-    /// The kubeconfig file of the cluster
-    #[arg(long, value_name = "FILE", conflicts_with = "files")]
-    pub(crate) kubeconfig: Option<PathBuf>,
+    #[arg(long, value_enum, default_value = "envoy")]
+    pub(crate) target: TargetKind,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
 }
 
-fn object(text: &str) -> Result<ObjectName, &'static str> {
-    match text.split_once('/') {
-        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
-            Ok(ObjectName::new(namespace, name))
-        }
-        _ => Err("expected namespace/name"),
+fn controller(text: &str) -> Result<ObjectName, &'static str> {
+    let (namespace, name) = text.split_once('/').unwrap_or((text, "limpet-controller"));
+    if namespace.is_empty() || name.is_empty() || name.contains('/') {
+        return Err("expected a namespace, or namespace/name");
     }
+    Ok(ObjectName::new(namespace, name))
 }
 
 /// A route on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RouteArgument {
-    pub(crate) kind: Kind,
+    /// `None`: the only kind that has the name.
+    pub(crate) kind: Option<Kind>,
     pub(crate) name: String,
 }
 
-impl FromStr for RouteArgument {
-    type Err = String;
+impl RouteArgument {
+    /// The kinds of routes.
+    pub(crate) const KINDS: [Kind; 3] = [Kind::HttpRoute, Kind::GrpcRoute, Kind::IngressRoute];
 
-    /// As kubectl takes them: in any case, in singular or plural, and with the group behind the kind.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("expected httproute/NAME, grpcroute/NAME or ingressroute/NAME, found {text:?}");
-        let (kind, name) = text.split_once('/').ok_or_else(wrong)?;
-        let kind = kind.split('.').next().unwrap_or_default().to_ascii_lowercase();
-        let kind = match kind.strip_suffix('s').unwrap_or(&kind) {
-            "httproute" => Kind::HttpRoute,
-            "grpcroute" => Kind::GrpcRoute,
-            "ingressroute" => Kind::IngressRoute,
-            _ => return Err(wrong()),
+    /// As kubectl takes them: `KIND NAME`, `KIND/NAME` or `NAME`, the kind in any case, in singular or plural, and with
+    /// the group behind it.
+    ///
+    /// # Errors
+    /// If it is none of these.
+    pub(crate) fn read(words: &[String]) -> Result<Self, String> {
+        let found = words.join("/");
+        let wrong =
+            || format!("expected httproute, grpcroute or ingressroute, and NAME, or only NAME; found {found:?}");
+        let (kind, name) = match found.split_once('/') {
+            Some((kind, name)) => (Some(route_kind(kind).ok_or_else(wrong)?), name),
+            None => (None, found.as_str()),
         };
         if name.is_empty() || name.contains('/') {
             return Err(wrong());
@@ -112,23 +122,55 @@ impl FromStr for RouteArgument {
     }
 }
 
+fn route_kind(text: &str) -> Option<Kind> {
+    let kind = text.split('.').next().unwrap_or_default();
+    let kind = kind.strip_suffix(['s', 'S']).unwrap_or(kind);
+    RouteArgument::KINDS
+        .into_iter()
+        .find(|known| known.as_str().eq_ignore_ascii_case(kind))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read(line: &str) -> Result<RouteArgument, String> {
+        RouteArgument::read(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
+    }
 
     #[test]
     fn a_route_is_read_as_kubectl_reads_it() {
         for text in [
             "httproute/shop",
+            "httproute shop",
             "HTTPRoute/shop",
-            "httproutes/shop",
+            "httproutes shop",
             "httproutes.gateway.networking.k8s.io/shop",
         ] {
-            let RouteArgument { kind, name } = text.parse().unwrap();
-            assert_eq!((kind, name.as_str()), (Kind::HttpRoute, "shop"), "{text}");
+            let RouteArgument { kind, name } = read(text).unwrap();
+            assert_eq!((kind, name.as_str()), (Some(Kind::HttpRoute), "shop"), "{text}");
         }
-        for text in ["shop", "service/shop", "httproute/", "httproute/a/b", ""] {
-            assert!(text.parse::<RouteArgument>().is_err(), "{text}");
+        assert_eq!(read("ingressroutes shop").unwrap().kind, Some(Kind::IngressRoute));
+        assert_eq!(read("shop").unwrap().kind, None);
+        for text in [
+            "service/shop",
+            "service shop",
+            "httproute/",
+            "httproute/a/b",
+            "httproute/a b",
+            "",
+        ] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_controller_is_a_namespace_or_a_config_map() {
+        let name = |text| controller(text).map(|name| name.to_string());
+        assert_eq!(name("limpet-system").as_deref(), Ok("limpet-system/limpet-controller"));
+        assert_eq!(name("a/b").as_deref(), Ok("a/b"));
+        for wrong in ["", "/b", "a/", "a/b/c"] {
+            assert!(name(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -1,8 +1,6 @@
-use std::path::PathBuf;
-
 use clap::{Args, Subcommand};
 
-use crate::exit::EXIT_CODES;
+use super::ClusterArgs;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum MigrateCommand {
@@ -12,19 +10,28 @@ pub(crate) enum MigrateCommand {
 /// Write session policies so that their sessions survive an upgrade of the Gateway API to release 1.7
 ///
 /// Release 1.7 has no `sessionName` and no `cookieConfig` in an XBackendTrafficPolicy, and the API server leaves them
-/// out of every policy that has them. Run this before the upgrade: it keeps what they say in annotations. Run it again
+/// out of every policy that has them. Run this before the upgrade: it keeps their values in annotations. Run it again
 /// after the upgrade: it writes the fields of the new release. Names, lifetimes and timeouts stay the same, so all
-/// sessions go on. Without --write, it prints what it would change, and the exit code is 1 if there is anything.
+/// sessions survive. The command asks the API server which fields it takes.
+///
+/// Without --write, it prints what it would change, and why the other policies need nothing. It needs the rights to
+/// list and patch the policies. If a policy changes at the same moment, the API server refuses the change: run the
+/// command again.
 #[derive(Debug, Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = "\
+  limpet migrate policies -A
+  limpet migrate policies -A --write
+  limpet migrate policies -n shop --write")]
 pub(crate) struct MigratePoliciesArgs {
-    /// Change the policies
+    /// Change the policies in the cluster
     #[arg(long)]
     pub(crate) write: bool,
-    /// The namespace [default: all]
+    /// The namespace [default: the kubeconfig's]
     #[arg(long, short, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
-    /// The kubeconfig file of the cluster
-    #[arg(long, value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The policies of all namespaces
+    #[arg(long, short = 'A', conflicts_with = "namespace")]
+    pub(crate) all_namespaces: bool,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
 }

@@ -1,25 +1,34 @@
 use clap::Args;
 
-use super::OutputKind;
+use super::TargetKind;
 use crate::cluster::gateway_api::GatewayApi;
-use crate::exit::EXIT_CODES;
 
 /// Render manifests as the controller would, and report what becomes of each object; needs no cluster
 ///
-/// The report goes to stdout. It says what the objects themselves mean: times, Envoys and other controllers are not
-/// known.
+/// The report goes to stdout, in YAML by default, and covers these objects only: times, Envoys and other controllers
+/// are not known.
+///
+/// `withoutStatus` names an object whose status has no place for a problem, such as a route whose Gateway is not among
+/// the manifests. `notServed` names Gateways and routes of another control plane, with the --target for it. `notKnown`
+/// has kinds and versions that do not exist in the groups of the Gateway API and in `limpet.dev`, such as `HTTPRuote`;
+/// `notRead` counts other kinds. `refusedByGatewayAPI` names the fields of sessions that the definitions of each release
+/// refuse. With the ConfigMap `limpet-controller-memory` among the files, sessions are those that the controller
+/// remembers.
 #[derive(Debug, Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = "\
+  limpet render -f controller/deploy/envoy/gateway.yaml
+  limpet render -f manifests --write-envoy envoy.yaml
+  limpet render -f manifests --target istio | kubectl apply -f -")]
 pub(crate) struct RenderArgs {
     /// Files and directories of manifests (.yaml, .yml, .json), or `-` for standard input
-    #[arg(short = 'f', long = "file", value_name = "FILE", required = true)]
+    #[arg(short = 'f', long = "filename", value_name = "FILE", required = true)]
     pub(crate) files: Vec<String>,
     /// The configuration of the controller, in YAML or JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<String>,
     /// What to render for. Objects for another control plane go to stdout, and the report to stderr
-    #[arg(long, value_enum, default_value = "envoy", value_name = "OUTPUT")]
-    pub(crate) output: OutputKind,
+    #[arg(long, value_enum, default_value = "envoy")]
+    pub(crate) target: TargetKind,
     /// The release of the Gateway API whose definitions the cluster has, from 1.2 to 1.7 [default: any one that accepts
     /// all objects]
     #[arg(long, value_name = "RELEASE")]
@@ -29,15 +38,15 @@ pub(crate) struct RenderArgs {
     pub(crate) gateway: Option<String>,
     /// Write a configuration for an Envoy without a controller
     #[arg(long, value_name = "FILE")]
-    pub(crate) envoy: Option<String>,
-    /// Write a directory from which an Envoy takes its configuration: start it with `bootstrap.yaml`. Envoy notices a
-    /// changed file if it is moved into place
+    pub(crate) write_envoy: Option<String>,
+    /// Write a directory that an Envoy watches: `envoy -c DIR/bootstrap.yaml`. Envoy notices a changed file if it is
+    /// moved into place
     #[arg(long, value_name = "DIR")]
-    pub(crate) xds: Option<String>,
+    pub(crate) write_xds: Option<String>,
     /// Write the objects of the Envoys that the controller would keep, for `envoy.managed` in its configuration, which
-    /// must be there
+    /// must be there, empty or not
     #[arg(long, value_name = "FILE")]
-    pub(crate) deployments: Option<String>,
+    pub(crate) write_deployments: Option<String>,
     /// The environment variable of Envoy's process that holds the key (32 bytes in base64)
     #[arg(long, value_name = "NAME", default_value = "LIMPET_KEY")]
     pub(crate) key_env: String,

@@ -1,40 +1,46 @@
-use std::path::PathBuf;
-
 use clap::Args;
 
-use crate::exit::EXIT_CODES;
+use super::ReachArgs;
 
 /// Show where sessions live: for each pod its sessions, its streams, and when it was used last
 ///
-/// The controller is asked through the API server, with the rights of the kubeconfig: to list pods in the controller's
-/// namespace, and to get `pods/proxy` there. A session counts until its idle bound is over. Requests are those since
-/// the controllers started, or since the pod got sessions after a time without any.
+/// A session counts until its idle bound is over. `STREAMS` are requests in flight, WebSockets among them. `REQUESTS`
+/// are those since the controllers started, or since the pod got sessions after a time without any; `-` stands for
+/// none. The state is `ready`, `draining`, `gone` (no endpoint any more), or `unrouted` (no route leads to the Service
+/// any more, and the controller does not watch its pods). `12+` means at least 12 sessions: the controllers do not know
+/// all Envoys, and a warning says why. `-o wide` adds the address of the pod.
+///
+/// With `-o json`, the fields of each pod are `namespace`, `service`, `pod`, `address`, `state`, `sessions`, `streams`,
+/// `requests`, `lastUse`, `oldest`, `complete` and, if that is false, `why`; all are in a list `pods`, or with --watch
+/// in an object for each change.
+///
+/// The command asks all ready controllers through the API server, with the rights of the kubeconfig: to list pods in
+/// the controller's namespace, and to get `pods/proxy` there. Counts of replicas are merged.
 #[derive(Debug, Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = "\
+  limpet sessions -n shop
+  limpet sessions -A -o wide
+  limpet sessions pod/shop-1 --watch")]
 pub(crate) struct SessionsArgs {
-    /// A Service or a pod, also like `service/NAME` or `pod/NAME` [default: all]
-    #[arg(value_name = "SERVICE|POD")]
-    pub(crate) name: Option<String>,
-    /// The namespace [default: that of the kubeconfig]
+    /// A Service or a pod: `shop`, `service/shop` or `pod shop-1` [default: all]
+    #[arg(value_name = "SERVICE|POD", num_args = 0..=2)]
+    pub(crate) name: Vec<String>,
+    /// The namespace [default: the kubeconfig's]
     #[arg(long, short, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
     /// Show all namespaces
     #[arg(long, short = 'A', conflicts_with = "namespace")]
     pub(crate) all_namespaces: bool,
-    /// Go on, with a line for each change
+    /// Stay, and print a line for each change
     #[arg(long, short)]
     pub(crate) watch: bool,
     #[command(flatten)]
     pub(crate) reach: ReachArgs,
 }
 
-// How controllers are reached. No doc comment: clap would take it for the command's.
-#[derive(Debug, Args)]
-pub(crate) struct ReachArgs {
-    /// The namespace of the controller
-    #[arg(long, value_name = "NAMESPACE", default_value = "limpet-system")]
-    pub(crate) controller_namespace: String,
-    /// The kubeconfig file of the cluster
-    #[arg(long, value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
+impl SessionsArgs {
+    /// As in `pod/shop-1`.
+    pub(crate) fn name(&self) -> Option<String> {
+        (!self.name.is_empty()).then(|| self.name.join("/"))
+    }
 }

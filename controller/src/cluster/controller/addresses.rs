@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use tokio::net::TcpListener;
 
-use crate::cluster::cli::OutputKind;
+use crate::cluster::cli::TargetKind;
 use crate::cluster::config::Config;
 use crate::exit::CommandFailure;
 
@@ -15,9 +15,12 @@ pub(crate) async fn bind(field: &str, address: SocketAddr) -> Result<TcpListener
     listener.map_err(|error| cannot_listen(field, address, &error))
 }
 
-/// Checks that all addresses are free. One that is in use may be a running controller's.
-pub(crate) fn check(config: &Config, output: OutputKind) -> Result<(), CommandFailure> {
-    for (field, address) in config.addresses_to_listen_on(output) {
+/// Checks that all addresses can be listened on. One that is in use may be in use by a running controller.
+///
+/// # Errors
+/// If an address cannot be listened on.
+pub(crate) fn check(config: &Config, target: TargetKind) -> Result<(), CommandFailure> {
+    for (field, address) in config.addresses_to_listen_on(target) {
         match std::net::TcpListener::bind(address) {
             Err(error) if error.kind() != ErrorKind::AddrInUse => return Err(cannot_listen(field, address, &error)),
             _ => {}

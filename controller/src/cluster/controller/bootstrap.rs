@@ -17,7 +17,7 @@ pub(super) fn run(args: &BootstrapArgs, form: Output) -> Result<CommandVerdict, 
             certificate_chain: certificate.clone(),
             private_key: key.clone(),
             server_name: args.server_name.clone(),
-            folder: args.folder.clone(),
+            folder: args.write.clone(),
         }),
         _ => None,
     };
@@ -42,7 +42,7 @@ pub(super) fn run(args: &BootstrapArgs, form: Output) -> Result<CommandVerdict, 
         },
     };
     let value = json::typed(&bootstrap(&options)).map_err(|error| CommandFailure(error.to_string()))?;
-    if let Some(folder) = &args.folder {
+    if let Some(folder) = &args.write {
         let folder = Path::new(folder);
         for (file, response) in bootstrap_secrets(&options) {
             write(&folder.join(file), &json::typed(&response))?;
@@ -51,18 +51,15 @@ pub(super) fn run(args: &BootstrapArgs, form: Output) -> Result<CommandVerdict, 
         return Ok(CommandVerdict::Good);
     }
     match form {
-        Output::Json => output::print_json(&value)?,
-        Output::Text => {
-            let text = serde_saphyr::to_string(&value).map_err(|error| CommandFailure(error.to_string()))?;
-            output::print_exactly(&text)?;
-        }
+        Output::Document(format) => output::print_document(format, &value)?,
+        Output::Text { .. } => output::print_exactly(&output::yaml(&value)?)?,
     }
     Ok(CommandVerdict::Good)
 }
 
 fn write(file: &Path, value: &Result<Value, json::JsonError>) -> Result<(), CommandFailure> {
     let value = value.as_ref().map_err(|error| CommandFailure(error.to_string()))?;
-    let text = serde_saphyr::to_string(value).map_err(|error| CommandFailure(error.to_string()))?;
-    // The file has paths of keys, but no keys.
+    let text = output::yaml(value)?;
+    // It holds paths of keys, and no keys.
     write_file(file, &text, false)
 }

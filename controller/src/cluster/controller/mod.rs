@@ -44,7 +44,6 @@ mod session_pages;
 mod target;
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,7 +52,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 
-use crate::cluster::cli::{ControllerArgs, ControllerCommand, OutputKind};
+use crate::cluster::cli::{ClusterArgs, ControllerArgs, ControllerCommand, TargetKind};
 use crate::cluster::config::Config;
 use crate::cluster::kube::{ApiConnection, Observation, connect};
 use crate::cluster::reconcile::diagnostics::Diagnostics;
@@ -63,8 +62,9 @@ use crate::cluster::reconcile::reported::PublishedReports;
 use crate::cluster::reconcile::status::{self, StatusFacts, StatusInputs};
 use crate::cluster::reconcile::{reconcile_loop, services};
 use crate::cluster::sessions::{self, AnswerSealing, SessionRegistry};
+use crate::envoy_config::config_file;
 use crate::exit::{CommandFailure, CommandVerdict};
-use crate::output::Output;
+use crate::output::{self, Output};
 use certificates::InUse;
 use context::{ControllerContext, instance};
 use contour::ContourMetrics;
@@ -85,13 +85,23 @@ pub(crate) fn run(args: &ControllerArgs, form: Output) -> Result<CommandVerdict,
         return bootstrap::run(args, form);
     }
     let args = &args.serve;
-    let output = args.output;
-    let config = match &args.config {
-        Some(file) => Config::read_to_serve(file, output)?,
-        None => Config::default(),
+    let target = args.target;
+    let checked = match &args.config {
+        Some(file) => Config::to_serve(file, &config_file::read(file)?, target),
+        None => Ok(Config::default()),
+    };
+    let checked = match checked {
+        Ok(config) if args.check => addresses::check(&config, target).map(|()| config),
+        checked => checked,
+    };
+    let config = match checked {
+        Ok(config) => config,
+        Err(failure) => {
+            output::print_failure(form, &failure.to_string());
+            return Ok(CommandVerdict::Bad);
+        }
     };
     if args.check {
-        addresses::check(&config, output)?;
         return Ok(CommandVerdict::Good);
     }
     logs::start(args.log_format);
@@ -99,19 +109,19 @@ pub(crate) fn run(args: &ControllerArgs, form: Output) -> Result<CommandVerdict,
         .enable_all()
         .build()
         .map_err(|error| CommandFailure(format!("cannot start threads: {error}")))?;
-    runtime.block_on(serve(config, output, args.kubeconfig.as_deref()))?;
+    runtime.block_on(serve(config, target, &args.cluster))?;
     Ok(CommandVerdict::Good)
 }
 
 #[expect(clippy::too_many_lines, reason = "what runs and what connects it, in order")]
-async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>) -> Result<(), CommandFailure> {
+async fn serve(mut config: Config, target: TargetKind, cluster: &ClusterArgs) -> Result<(), CommandFailure> {
     let failed = |error: &dyn std::fmt::Display| CommandFailure(error.to_string());
-    let ApiConnection { client, .. } = connect(kubeconfig).await.map_err(|error| failed(&error))?;
+    let ApiConnection { client, .. } = connect(cluster).await.map_err(|error| failed(&error))?;
     let namespace = config.leader_election.namespace(&client).to_owned();
     config.complete(&namespace);
     let listener = addresses::bind("http.address", config.http.address).await?;
-    let plane = config.control_plane(output);
-    let (context, candidate) = begin(client, config, output);
+    let plane = config.control_plane(target);
+    let (context, candidate) = begin(client, config, target);
 
     let snapshots = limpet_xds::Snapshots::new();
     let tls = TlsInMemory::default();
@@ -237,12 +247,13 @@ fn follow_certificates(tasks: &mut JoinSet<()>, context: &ControllerContext, cer
     }
 }
 
-fn begin(client: kube::Client, config: Config, output: OutputKind) -> (ControllerContext, Candidate) {
+/// What every part is started with, and who runs for the lead.
+fn begin(client: kube::Client, config: Config, target: TargetKind) -> (ControllerContext, Candidate) {
     let instance = instance();
     let (candidate, leads) = Candidate::new(&client, &config.leader_election, instance.clone());
     let context = ControllerContext {
         client,
-        settings: Arc::new(config.settings(output)),
+        settings: Arc::new(config.settings(target)),
         config: Arc::new(config),
         instance,
         leads,

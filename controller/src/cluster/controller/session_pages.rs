@@ -70,7 +70,7 @@ async fn replica(
     Ok(page(PROTOBUF, news.into()))
 }
 
-/// For `limpet drained`: the sessions of the pod that asks, by its address and by its namespace, if given.
+/// What lives at the pod that asks, by its address and by its namespace, if it says so, for `limpet wait-drained`.
 async fn own_sessions(
     State(pages): State<Arc<SessionPages>>,
     Extension(client): Extension<PortClient>,

@@ -1,4 +1,4 @@
-//! `limpet drain` of a pod. Without a pod, it is the tool's.
+//! `limpet drain`.
 //!
 //! - `pod`: the pod and its annotation. `wait`: when it has no sessions left. Pure.
 
@@ -11,13 +11,13 @@ use kube::Client;
 use serde_json::{Map, Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::cluster::cli::DrainArgs;
+use crate::cli::own_name;
+use crate::cluster::cli::{ClusterArgs, DrainArgs};
 use crate::cluster::kube::{ApiConnection, connect, words};
 use crate::cluster::survey::{Controllers, INTERVAL, PodRow, RowSelection, SessionSurvey, SurveyError};
 use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output, printable};
 use crate::time_format;
-use crate::tools::drain as envoy;
 use limpet_core::time::Timestamp;
 use pod::{DeletionOutcome, DrainedPod};
 use wait::{DrainEnd, DrainStep, DrainWait, PodCount};
@@ -26,13 +26,11 @@ const UNSEEN: &str =
     ": it gets no new sessions once a controller has read it, and `limpet sessions` shows the state draining then";
 
 pub(crate) fn run(args: &DrainArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
-    let Some(name) = &args.pod else {
-        return envoy::run(&args.envoy, form);
-    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| CommandFailure(format!("cannot start: {error}")))?;
+    let name = &args.pod;
     let name = match name.split_once('/') {
         None => name,
         Some(("pod" | "pods" | "po", name)) => name,
@@ -46,7 +44,7 @@ pub(crate) fn run(args: &DrainArgs, form: Output) -> Result<CommandVerdict, Comm
 }
 
 async fn drain(args: &DrainArgs, name: &str, form: Output) -> Result<CommandVerdict, CommandFailure> {
-    let connected = connect(args.reach.kubeconfig.as_deref()).await;
+    let connected = connect(&args.reach.cluster).await;
     let ApiConnection { client, .. } = connected.map_err(|error| CommandFailure(error.to_string()))?;
     let namespace = args.namespace.as_deref().unwrap_or(client.default_namespace());
     let pod = DrainedPod::find(&client, namespace, name).await?;
@@ -73,7 +71,7 @@ async fn drain(args: &DrainArgs, name: &str, form: Output) -> Result<CommandVerd
         return report.end(CommandVerdict::Good);
     }
     let services = pod.services().await?;
-    let controllers = Controllers::new(&client, &args.reach.controller_namespace);
+    let controllers = Controllers::new(&client, &args.reach.controller);
     if args.wait {
         // A wait that cannot end changes nothing.
         controllers.sessions().await?;
@@ -145,7 +143,7 @@ async fn wait(
                 let still = report.still();
                 report.print(&format!("was about to be deleted, and may be; if not, {still}"))?;
                 report.set("deleted", false);
-                ("interrupted", CommandVerdict::Bad)
+                ("interrupted", CommandVerdict::Warned)
             }
         }
     } else {
@@ -179,27 +177,27 @@ fn report_end(
         Some(DrainEnd::TimeIsOver) => {
             let more = if has_doubts { ", or more" } else { "" };
             report.print(&format!("has {left}{more} left when the time is over; {still}"))?;
-            Ok(("timeIsOver", CommandVerdict::Bad))
+            Ok(("timeIsOver", CommandVerdict::Warned))
         }
         Some(DrainEnd::Undone) => {
             report.print(&format!(
-                "drains no more, because the drain was taken back; it has {left}"
+                "drains no more, because its annotation was removed; it has {left}"
             ))?;
             report.set("drains", false);
-            Ok(("undone", CommandVerdict::Bad))
+            Ok(("undone", CommandVerdict::Warned))
         }
         Some(DrainEnd::Gone | DrainEnd::Empty) => {
             report.print(&format!("is gone, with {left} at the last look"))?;
             let verdict = if left == wait::RemainingSessions::default() {
                 CommandVerdict::Good
             } else {
-                CommandVerdict::Bad
+                CommandVerdict::Warned
             };
             Ok(("gone", verdict))
         }
         None => {
             report.print(&format!("has {left} left; {still}"))?;
-            Ok(("interrupted", CommandVerdict::Bad))
+            Ok(("interrupted", CommandVerdict::Warned))
         }
     }
 }
@@ -259,9 +257,13 @@ async fn watch(
 
 /// The command that undoes the drain.
 fn undo(args: &DrainArgs, name: &str, namespace: &str) -> String {
-    let kubeconfig = args.reach.kubeconfig.as_ref();
-    let kubeconfig = kubeconfig.map_or_else(String::new, |file| format!(" --kubeconfig {}", file.display()));
-    format!("limpet drain {name} -n {namespace} --undo{kubeconfig}")
+    let ClusterArgs { kubeconfig, context } = &args.reach.cluster;
+    let kubeconfig = kubeconfig
+        .as_ref()
+        .map(|file| format!(" --kubeconfig {}", file.display()));
+    let context = context.as_ref().map(|context| format!(" --context {context}"));
+    let reach: String = [kubeconfig, context].into_iter().flatten().collect();
+    format!("{} drain {name} -n {namespace} --undo{reach}", own_name())
 }
 
 /// Lines for people as it happens, or one object for programs at the end.
@@ -276,8 +278,8 @@ struct DrainReport {
 impl DrainReport {
     fn print(&self, what: &str) -> Result<(), CommandFailure> {
         match self.form {
-            Output::Text => output::print(&format!("{} {what}\n", self.pod)),
-            Output::Json => Ok(()),
+            Output::Text { .. } => output::print(&format!("{} {what}\n", self.pod)),
+            Output::Document(_) => Ok(()),
         }
     }
 
@@ -286,8 +288,8 @@ impl DrainReport {
     }
 
     fn end(self, verdict: CommandVerdict) -> Result<CommandVerdict, CommandFailure> {
-        if self.form == Output::Json {
-            output::print_json(&Value::Object(self.json))?;
+        if let Output::Document(format) = self.form {
+            output::print_document(format, &Value::Object(self.json))?;
         }
         Ok(verdict)
     }

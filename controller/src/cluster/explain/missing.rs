@@ -2,11 +2,45 @@
 
 use std::collections::BTreeSet;
 
+use crate::cluster::cli::RouteArgument;
 use limpet_api::{Kind, ObjectName, ObjectRef, ParentRef};
 use limpet_model::{Objects, Settings};
 
 /// The most routes that are named in place of one that is not there.
 const MOST_NAMED: usize = 4;
+
+/// The only kind of route that has this name.
+///
+/// # Errors
+/// If none has it, or several have.
+pub(super) fn only_kind(objects: &Objects, name: &ObjectName, place: &str) -> Result<Kind, String> {
+    let has = |kind: &Kind| known(objects, *kind).contains(name);
+    let found: Vec<Kind> = RouteArgument::KINDS.into_iter().filter(has).collect();
+    match found[..] {
+        [kind] => Ok(kind),
+        [] => Err(format!(
+            "no route {name} in the {place}: expected the name of an HTTPRoute, GRPCRoute or IngressRoute"
+        )),
+        _ => {
+            let ways: Vec<String> = found
+                .iter()
+                .map(|kind| format!("{}/{}", kind.as_str().to_lowercase(), name.name))
+                .collect();
+            Err(format!(
+                "{name}: several kinds of routes have this name: expected {}",
+                ways.join(" or ")
+            ))
+        }
+    }
+}
+
+fn known(objects: &Objects, kind: Kind) -> BTreeSet<&ObjectName> {
+    match kind {
+        Kind::GrpcRoute => objects.grpc_routes.keys().collect(),
+        Kind::IngressRoute => objects.ingress_routes.keys().collect(),
+        _ => objects.http_routes.keys().collect(),
+    }
+}
 
 /// Why the route is not there; `None` if it is. `place`: where it was looked for.
 pub(super) fn not_there(objects: &Objects, route: &ObjectRef, settings: &Settings, place: &str) -> Option<String> {
@@ -16,11 +50,7 @@ pub(super) fn not_there(objects: &Objects, route: &ObjectRef, settings: &Setting
             "{route} is not read: the configuration has no `contour` (--config)"
         ));
     }
-    let known: BTreeSet<&ObjectName> = match kind {
-        Kind::GrpcRoute => objects.grpc_routes.keys().collect(),
-        Kind::IngressRoute => objects.ingress_routes.keys().collect(),
-        _ => objects.http_routes.keys().collect(),
-    };
+    let known = known(objects, *kind);
     if known.contains(name) {
         return None;
     }

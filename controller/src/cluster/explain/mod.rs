@@ -19,10 +19,10 @@ mod presented;
 mod sources;
 mod text;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::cluster::cli::{ExplainArgs, RouteArgument};
 use crate::cluster::config::Config;
@@ -36,7 +36,7 @@ use judgement::{TokenJudgement, TokenVerdict};
 use limpet_api::{Kind, ObjectName, ObjectRef};
 use limpet_core::config::schema::{FilterConfig, default_max_idle};
 use limpet_core::time::Timestamp;
-use limpet_model::endpoints::Endpoint;
+use limpet_model::endpoints::{Endpoint, EndpointState};
 use limpet_model::explanation::{
     Contender, DestinationExplanation, FieldExplanation, FieldOrigin, RuleExplanation, SessionExplanation,
 };
@@ -46,14 +46,15 @@ use limpet_outputs::{FilterInputs, FilterKeys, all_policies, filter_config};
 use presented::PresentedToken;
 use sources::ExplainSources;
 
-pub(crate) fn run(args: &ExplainArgs, format: Output) -> Result<CommandVerdict, CommandFailure> {
+pub(crate) fn run(args: &ExplainArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
+    let route = RouteArgument::read(&args.route).map_err(CommandFailure)?;
     let judges_tokens = args.token.is_some() || args.cookie.is_some() || args.curl.is_some();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| CommandFailure(format!("cannot start: {error}")))?;
     let mut sources = if args.files.is_empty() {
-        runtime.block_on(online::read(args, judges_tokens))?
+        runtime.block_on(online::read(args, &route, judges_tokens))?
     } else {
         sources::from_files(args)?
     };
@@ -61,21 +62,17 @@ pub(crate) fn run(args: &ExplainArgs, format: Output) -> Result<CommandVerdict, 
         Some(url) => Some(runtime.block_on(fetch::fetch(url, &args.headers, args.insecure))?),
         None => None,
     };
-    let now = args.now.unwrap_or_else(time_format::now);
-    let mut explanation = Explanation::new(args, &sources, answer.as_ref(), now)?;
+    let now = args.time.unwrap_or_else(time_format::now);
+    let mut explanation = Explanation::new(args, &route, &sources, answer.as_ref(), now)?;
     let pods = explanation.ready_pods();
     if !pods.is_empty() && runtime.block_on(online::read_pods(&pods, &mut sources)) {
-        explanation = Explanation::new(args, &sources, answer.as_ref(), now)?;
+        explanation = Explanation::new(args, &route, &sources, answer.as_ref(), now)?;
     }
-    match format {
-        Output::Text => output::print(&text::text(&explanation, now))?,
-        Output::Json => output::print_json(&explanation.json(now))?,
+    match form {
+        Output::Text { is_wide } => output::print(&text::text(&explanation, now, is_wide))?,
+        Output::Document(format) => output::print_document(format, &explanation.json(now))?,
     }
-    Ok(if explanation.is_good() {
-        CommandVerdict::Good
-    } else {
-        CommandVerdict::Bad
-    })
+    Ok(explanation.verdict())
 }
 
 /// Everything that is said.
@@ -87,6 +84,8 @@ struct Explanation {
     /// What is wrong with the route as a whole.
     problems: Vec<String>,
     rules: Vec<RuleExplanation>,
+    /// The endpoints of each cluster that rules lead to, as far as they are known.
+    endpoints: BTreeMap<String, Vec<Endpoint>>,
     /// `None`: there was nothing to judge.
     judged: Option<JudgedTokens>,
 }
@@ -102,20 +101,22 @@ struct JudgedTokens {
 impl Explanation {
     fn new(
         args: &ExplainArgs,
+        route: &RouteArgument,
         sources: &ExplainSources,
         answer: Option<&HttpAnswer>,
         now: Timestamp,
     ) -> Result<Self, CommandFailure> {
-        let RouteArgument { kind, name } = &args.route;
-        let route = ObjectRef {
-            kind: *kind,
-            name: ObjectName::new(&sources.namespace, name),
-        };
         let mut objects = Objects::clone(&sources.store.objects());
-        if let Some(plane) = sources.config.control_plane(args.output) {
+        if let Some(plane) = sources.config.control_plane(args.target) {
             add_classes(&mut objects, &plane);
         }
         let place = if args.files.is_empty() { "cluster" } else { "files" };
+        let name = ObjectName::new(&sources.namespace, &route.name);
+        let kind = match route.kind {
+            Some(kind) => kind,
+            None => missing::only_kind(&objects, &name, place).map_err(CommandFailure)?,
+        };
+        let route = ObjectRef { kind, name };
         if let Some(why) = missing::not_there(&objects, &route, &sources.settings, place) {
             return Err(CommandFailure(why));
         }
@@ -133,7 +134,10 @@ impl Explanation {
         }
         add_idle_bounds(&mut rules, &sources.config);
         add_strayed_policies(&mut rules, &reports);
+        let destinations = rules.iter().flat_map(|rule| &rule.destinations);
+        let known = destinations.filter_map(|to| Some((to.cluster.as_ref()?.to_string(), endpoints(sources, to)?)));
         Ok(Self {
+            endpoints: known.collect(),
             unknown: sources.unknown.clone(),
             judged: judged(args, sources, &graph, &rules, answer, now)?,
             problems,
@@ -148,11 +152,22 @@ impl Explanation {
         tokens.filter_map(|judgement| judgement.ready.clone()).collect()
     }
 
-    fn is_good(&self) -> bool {
-        let is_honoured = |judgement: &TokenJudgement| judgement.verdict == TokenVerdict::Honoured;
-        match &self.judged {
-            Some(judged) => judged.tokens.iter().any(is_honoured),
-            None => self.problems.is_empty() && self.rules.iter().all(|rule| rule.problems.is_empty()),
+    fn verdict(&self) -> CommandVerdict {
+        let Some(JudgedTokens { tokens, .. }) = &self.judged else {
+            let is_good = self.problems.is_empty() && self.rules.iter().all(|rule| rule.problems.is_empty());
+            return if is_good {
+                CommandVerdict::Good
+            } else {
+                CommandVerdict::Bad
+            };
+        };
+        let has = |verdict| tokens.iter().any(|judgement| judgement.verdict == verdict);
+        if has(TokenVerdict::Honoured) {
+            CommandVerdict::Good
+        } else if has(TokenVerdict::Refused) {
+            CommandVerdict::Bad
+        } else {
+            CommandVerdict::Warned
         }
     }
 
@@ -163,17 +178,30 @@ impl Explanation {
             carrier::add(&mut rule, now);
             rule
         });
+        let endpoint = |endpoint: &Endpoint| json!({"address": endpoint.address, "state": state_name(endpoint.state), "pod": endpoint.pod});
+        let endpoints = self.endpoints.iter();
+        let endpoints: Map<String, Value> = endpoints
+            .map(|(cluster, endpoints)| (cluster.clone(), endpoints.iter().map(endpoint).collect()))
+            .collect();
         let mut json = json!({
             "route": self.route.to_string(),
             "unknown": self.unknown,
             "problems": self.problems,
             "rules": rules.collect::<Vec<_>>(),
+            "endpoints": endpoints,
         });
         if let (Some(judged), Value::Object(fields)) = (&self.judged, &mut json) {
             fields.insert("tokens".to_owned(), json!(judged.tokens));
             fields.insert("note".to_owned(), json!(judged.note));
         }
         json
+    }
+}
+
+fn state_name(state: EndpointState) -> &'static str {
+    match state {
+        EndpointState::Ready => "ready",
+        EndpointState::Draining => "draining",
     }
 }
 

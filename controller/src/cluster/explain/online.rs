@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::{Api, Client, Error};
 
 use super::sources::{ExplainSources, assume_named, keys};
-use crate::cluster::cli::ExplainArgs;
+use crate::cluster::cli::{ExplainArgs, RouteArgument};
 use crate::cluster::config::{Config, IN_CONFIG_MAP};
 use crate::cluster::kube::{
     ApiConnection, FIELD_MANAGER, ListError, Lists, PodMeta, Store, StoreUpdate, WatchSettings, ZeroizingSecret,
@@ -22,8 +22,12 @@ use limpet_core::config::schema::KeyConfig;
 use limpet_model::{Memory, Objects};
 
 /// Reads a cluster. `judges_tokens`: whether keys and fences are needed.
-pub(super) async fn read(args: &ExplainArgs, judges_tokens: bool) -> Result<ExplainSources, CommandFailure> {
-    let connected = connect(args.kubeconfig.as_deref()).await;
+pub(super) async fn read(
+    args: &ExplainArgs,
+    route: &RouteArgument,
+    judges_tokens: bool,
+) -> Result<ExplainSources, CommandFailure> {
+    let connected = connect(&args.cluster).await;
     let ApiConnection { client, address } = connected.map_err(|error| CommandFailure(error.to_string()))?;
     let failed = |error: &Error| {
         CommandFailure(format!(
@@ -33,7 +37,7 @@ pub(super) async fn read(args: &ExplainArgs, judges_tokens: bool) -> Result<Expl
     };
     let mut unknown = Vec::new();
     let config = controllers_config(args, &client, &mut unknown).await?;
-    let settings = config.settings(args.output);
+    let settings = config.settings(args.target);
     let namespace = args
         .namespace
         .clone()
@@ -43,7 +47,7 @@ pub(super) async fn read(args: &ExplainArgs, judges_tokens: bool) -> Result<Expl
     let lists = lists.map_err(|error| failed(&error))?;
     let mut store = Store::new(watched.clone());
     let kinds = Kind::ALL.into_iter().filter(|kind| watched.reads(*kind)).collect();
-    let unlisted = read_kinds(kinds, args, &namespace, &lists, &mut store, &failed).await?;
+    let unlisted = read_kinds(kinds, route, &namespace, &lists, &mut store, &failed).await?;
     let has_all_endpoints = unlisted.iter().all(|(kind, _)| *kind != Kind::EndpointSlice);
     unknown.extend(
         unlisted
@@ -102,7 +106,7 @@ async fn read_keys_and_fences(
 /// Reads the objects of these kinds, as far as they can be listed. Returns those that cannot be listed everywhere.
 async fn read_kinds(
     mut kinds: Vec<Kind>,
-    args: &ExplainArgs,
+    route: &RouteArgument,
     namespace: &str,
     lists: &Lists,
     store: &mut Store,
@@ -114,13 +118,13 @@ async fn read_kinds(
     let mut all = Vec::new();
     for kind in kinds {
         if !is_route(kind) {
-            namespaces.extend(gateways_of(&store.objects(), &args.route.name, namespace));
+            namespaces.extend(gateways_of(&store.objects(), &route.name, namespace));
         }
         let unlisted = lists.read(kind, &namespaces, store).await;
         let Some(unlisted) = unlisted.map_err(|error| failed(&error))? else {
             continue;
         };
-        let is_needed = [Kind::Gateway, Kind::GatewayClass, args.route.kind].contains(&kind);
+        let is_needed = [Kind::Gateway, Kind::GatewayClass].contains(&kind) || route.kind == Some(kind);
         if is_needed && unlisted.listed_namespaces.is_empty() {
             let message = format!("cannot list {kind}: {}", unlisted.message);
             return Err(CommandFailure(message));
@@ -189,14 +193,14 @@ async fn controllers_config(
     unknown: &mut Vec<String>,
 ) -> Result<Config, CommandFailure> {
     if let Some(file) = &args.config {
-        return Config::read(file, args.output);
+        return Config::read(file, args.target);
     }
     let ObjectName { namespace, name } = &args.controller;
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let place = format!("ConfigMap {namespace}/{name}");
     match maps.get_opt(name).await {
         Ok(Some(map)) => match map.data.as_ref().and_then(|data| data.get(IN_CONFIG_MAP)) {
-            Some(text) => return Config::parse(&format!("{place}, {IN_CONFIG_MAP}"), text, args.output),
+            Some(text) => return Config::parse(&format!("{place}, {IN_CONFIG_MAP}"), text, args.target),
             None => unknown.push(format!(
                 "{place} has no {IN_CONFIG_MAP}: expected the controller's configuration (--config)"
             )),

@@ -37,10 +37,10 @@ pub(super) struct ExplainSources {
 /// Reads files.
 pub(super) fn from_files(args: &ExplainArgs) -> Result<ExplainSources, CommandFailure> {
     let config = match &args.config {
-        Some(file) => Config::read(file, args.output)?,
+        Some(file) => Config::read(file, args.target)?,
         None => Config::default(),
     };
-    let settings = config.settings(args.output);
+    let settings = config.settings(args.target);
     let ManifestFiles { mut store, .. } = read_manifests(&args.files, &settings)?;
     assume_named(&mut store);
     Ok(ExplainSources {

@@ -1,15 +1,19 @@
 //! The explanation for people.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::judgement::{TokenJudgement, TokenVerdict};
-use super::{Explanation, JudgedTokens, carrier};
+use super::{Explanation, JudgedTokens, carrier, state_name};
 use crate::output::printable;
 use crate::time_format;
 use limpet_core::time::Timestamp;
+use limpet_model::endpoints::Endpoint;
 use limpet_model::explanation::{DestinationExplanation, RuleExplanation, SessionExplanation};
 
-pub(super) fn text(explanation: &Explanation, now: Timestamp) -> String {
+/// `is_wide`: with endpoints.
+pub(super) fn text(explanation: &Explanation, now: Timestamp, is_wide: bool) -> String {
     let mut text = String::new();
     for unknown in &explanation.unknown {
         line(&mut text, 0, &format!("not known: {unknown}"));
@@ -21,7 +25,7 @@ pub(super) fn text(explanation: &Explanation, now: Timestamp) -> String {
         if !text.is_empty() {
             text.push('\n');
         }
-        of_rule(&mut text, rule, now);
+        of_rule(&mut text, rule, now, is_wide.then_some(&explanation.endpoints));
     }
     if let Some(JudgedTokens { tokens, note }) = &explanation.judged {
         if let Some(note) = note {
@@ -85,7 +89,12 @@ fn of_token(text: &mut String, judgement: &TokenJudgement, now: Timestamp) {
     }
 }
 
-fn of_rule(text: &mut String, rule: &RuleExplanation, now: Timestamp) {
+fn of_rule(
+    text: &mut String,
+    rule: &RuleExplanation,
+    now: Timestamp,
+    endpoints: Option<&BTreeMap<String, Vec<Endpoint>>>,
+) {
     line(text, 0, &rule.to_string());
     let gateways: Vec<String> = rule.gateways.iter().map(ToString::to_string).collect();
     line(text, 1, &format!("scope     {}", rule.scope));
@@ -118,6 +127,15 @@ fn of_rule(text: &mut String, rule: &RuleExplanation, now: Timestamp) {
     }
     for destination in &rule.destinations {
         of_destination(text, destination, now);
+        let cluster = destination.cluster.as_ref().map(ToString::to_string);
+        let endpoints = endpoints.and_then(|known| known.get(&cluster?));
+        for Endpoint {
+            address, state, pod, ..
+        } in endpoints.into_iter().flatten()
+        {
+            let pod = pod.as_ref().map_or_else(String::new, |pod| format!(", pod {pod}"));
+            line(text, 3, &format!("{address}  {}{pod}", state_name(*state)));
+        }
     }
 }
 

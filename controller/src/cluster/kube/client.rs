@@ -1,7 +1,6 @@
 //! Our client of the API server. kube's own does not notice a dead connection while a watch is silent, and logs each
 //! failure.
 
-use std::path::Path;
 use std::time::Duration;
 
 use hyper_util::client::legacy::Client as HttpClient;
@@ -15,6 +14,7 @@ use tower::ServiceBuilder;
 use tower::retry::RetryLayer;
 
 use super::reach::ApiReachability;
+use crate::cluster::cli::ClusterArgs;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
@@ -25,6 +25,11 @@ pub(crate) enum ConnectError {
     },
     #[error("no cluster: expected --kubeconfig, KUBECONFIG, ~/.kube/config, or a service account of the cluster: {0}")]
     None(#[from] kube::config::InferConfigError),
+    #[error("--context {context}: {source}")]
+    Context {
+        context: String,
+        source: kube::config::KubeconfigError,
+    },
     #[error("no client for the cluster: {0}")]
     Client(#[from] kube::Error),
 }
@@ -43,19 +48,32 @@ pub(crate) struct ApiConnection {
 }
 
 /// Makes a client from the given kubeconfig, else from `KUBECONFIG`, else from `~/.kube/config`, else from the service
-/// account. Fails without any of them; whether the API server answers is not checked.
-pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<ApiConnection, ConnectError> {
-    let config = match kubeconfig {
-        Some(file) => {
+/// account.
+///
+/// # Errors
+/// If nothing says how to reach an API server. Whether one answers is not checked.
+pub(crate) async fn connect(cluster: &ClusterArgs) -> Result<ApiConnection, ConnectError> {
+    let options = KubeConfigOptions {
+        context: cluster.context.clone(),
+        ..KubeConfigOptions::default()
+    };
+    let config = match (&cluster.kubeconfig, &cluster.context) {
+        (Some(file), _) => {
             let failed = |source| ConnectError::File {
                 file: file.display().to_string(),
                 source,
             };
             let read = Kubeconfig::read_from(file).map_err(failed)?;
-            let options = KubeConfigOptions::default();
             Config::from_custom_kubeconfig(read, &options).await.map_err(failed)?
         }
-        None => Config::infer().await?,
+        (None, Some(context)) => {
+            let failed = |source| ConnectError::Context {
+                context: context.clone(),
+                source,
+            };
+            Config::from_kubeconfig(&options).await.map_err(failed)?
+        }
+        (None, None) => Config::infer().await?,
     };
     let address = config.cluster_url.to_string().trim_end_matches('/').to_owned();
     let client = client(config, &address)?;

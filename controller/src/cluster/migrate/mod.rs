@@ -53,27 +53,35 @@ impl MigrationState {
             Self::Refused => "refused",
         }
     }
+
+    fn verdict(self) -> CommandVerdict {
+        match self {
+            Self::Ready | Self::Written => CommandVerdict::Good,
+            Self::NotWritten | Self::Unknown => CommandVerdict::Warned,
+            Self::Refused => CommandVerdict::Bad,
+        }
+    }
 }
 
-pub(crate) fn run(args: &MigratePoliciesArgs, format: Output) -> Result<CommandVerdict, CommandFailure> {
+pub(crate) fn run(args: &MigratePoliciesArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| CommandFailure(format!("cannot start: {error}")))?;
     let report = runtime.block_on(migrate(args))?;
-    output::print(&text(&report, format)?)?;
-    let is_good = |outcome: &PolicyMigration| matches!(outcome.state, MigrationState::Ready | MigrationState::Written);
-    Ok(if report.outcomes.iter().all(is_good) {
-        CommandVerdict::Good
-    } else {
-        CommandVerdict::Bad
-    })
+    match form {
+        Output::Text { .. } => output::print(&text(&report)?)?,
+        Output::Document(format) => output::print_document(format, &document(&report))?,
+    }
+    let worst = report.outcomes.iter().map(|outcome| outcome.state.verdict()).max();
+    Ok(worst.unwrap_or(CommandVerdict::Good))
 }
 
 async fn migrate(args: &MigratePoliciesArgs) -> Result<MigrationReport, CommandFailure> {
-    let connected = connect(args.kubeconfig.as_deref()).await;
+    let connected = connect(&args.cluster).await;
     let ApiConnection { client, address } = connected.map_err(|error| CommandFailure(error.to_string()))?;
-    let all = api(&client, args.namespace.as_deref());
+    let own = args.namespace.as_deref().unwrap_or(client.default_namespace());
+    let all = api(&client, (!args.all_namespaces).then_some(own));
     let (serves_kind, policies) = match all.list(&ListParams::default()).await {
         Ok(policies) => (true, policies.items),
         Err(Error::Api(status)) if status.code == 404 => (false, Vec::new()),
@@ -171,25 +179,25 @@ fn is_unknown_field(error: &Error) -> bool {
     matches!(error, Error::Api(status) if status.message.contains("unknown field"))
 }
 
-fn text(report: &MigrationReport, format: Output) -> Result<String, CommandFailure> {
+fn document(report: &MigrationReport) -> Value {
+    let policy = |outcome: &PolicyMigration| {
+        json!({
+            "policy": outcome.policy,
+            "state": outcome.state.name(),
+            "about": outcome.about,
+            "patch": outcome.patch,
+        })
+    };
+    let policies: Vec<Value> = report.outcomes.iter().map(policy).collect();
+    json!({"apiServer": report.address, "servesKind": report.serves_kind, "policies": policies})
+}
+
+fn text(report: &MigrationReport) -> Result<String, CommandFailure> {
     let MigrationReport {
         address,
         serves_kind,
         outcomes,
     } = report;
-    if let Output::Json = format {
-        let policy = |outcome: &PolicyMigration| {
-            json!({
-                "policy": outcome.policy,
-                "state": outcome.state.name(),
-                "about": outcome.about,
-                "patch": outcome.patch,
-            })
-        };
-        let policies: Vec<Value> = outcomes.iter().map(policy).collect();
-        let report = json!({"apiServer": address, "servesKind": serves_kind, "policies": policies});
-        return Ok(format!("{report:#}\n"));
-    }
     let kind = Kind::XBackendTrafficPolicy;
     let mut text = String::new();
     for outcome in outcomes {
@@ -197,8 +205,7 @@ fn text(report: &MigrationReport, format: Output) -> Result<String, CommandFailu
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{kind} {policy}: {state}: {about}");
         if let Some(patch) = &outcome.patch {
-            let yaml = serde_saphyr::to_string(patch)
-                .map_err(|error| CommandFailure(format!("cannot write YAML: {error}")))?;
+            let yaml = output::yaml(patch)?;
             text.extend(yaml.lines().flat_map(|line| ["  ", line, "\n"]));
         }
     }
@@ -236,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_cluster_without_the_kind_is_told_from_one_without_policies() {
-        let said = |serves_kind| text(&report(serves_kind, Vec::new()), Output::Text).unwrap();
+        let said = |serves_kind| text(&report(serves_kind, Vec::new())).unwrap();
         assert_eq!(
             said(false),
             "the API server at https://192.0.2.1:6443 does not serve XBackendTrafficPolicy: nothing to migrate\n"
@@ -255,7 +262,7 @@ mod tests {
             about: "name \u{1b}[2J".to_owned(),
             patch: None,
         };
-        let said = text(&report(true, vec![outcome]), Output::Text).unwrap();
+        let said = text(&report(true, vec![outcome])).unwrap();
         assert_eq!(said, "XBackendTrafficPolicy shop/web: refused: name \\u{1b}[2J\n");
     }
 }

@@ -19,17 +19,17 @@ const NAMESPACE: &str = "limpet-system";
 
 pub(crate) fn run(args: &RenderArgs, format: Output) -> Result<CommandVerdict, CommandFailure> {
     let mut config = match &args.config {
-        Some(file) => Config::read(file, args.output)?,
+        Some(file) => Config::read(file, args.target)?,
         None => Config::default(),
     };
     let namespace = config.leader_election.namespace.clone();
     config.complete(namespace.as_deref().unwrap_or(NAMESPACE));
     let inputs = filter_inputs(args, &config);
-    let settings = config.settings(args.output);
-    let plane = config.control_plane(args.output);
-    if args.deployments.is_some() && plane.is_none() && settings.managed.is_none() {
+    let settings = config.settings(args.target);
+    let plane = config.control_plane(args.target);
+    if args.write_deployments.is_some() && plane.is_none() && settings.managed.is_none() {
         return Err(CommandFailure(
-            "--deployments needs `envoy.managed` in --config".to_owned(),
+            "--write-deployments needs `envoy.managed` in --config".to_owned(),
         ));
     }
     let rendered = render(&args.files, &settings, &config.envoy, plane.as_ref(), &inputs);
@@ -39,12 +39,12 @@ pub(crate) fn run(args: &RenderArgs, format: Output) -> Result<CommandVerdict, C
     }
     if plane.is_some() {
         for option in [
-            ("--envoy", &args.envoy),
-            ("--xds", &args.xds),
-            ("--deployments", &args.deployments),
+            ("--write-envoy", &args.write_envoy),
+            ("--write-xds", &args.write_xds),
+            ("--write-deployments", &args.write_deployments),
         ] {
             if let (name, Some(_)) = option {
-                return Err(CommandFailure(format!("{name}: expected it only with --output envoy")));
+                return Err(CommandFailure(format!("{name}: expected it only with --target envoy")));
             }
         }
         output::print_exactly(&objects(&rendered.objects, format)?)?;
@@ -73,7 +73,7 @@ fn filter_inputs(args: &RenderArgs, config: &Config) -> FilterInputs {
 
 /// Writes the files that the arguments ask for.
 fn write_files(args: &RenderArgs, rendered: &RenderResult, format: Output) -> Result<(), CommandFailure> {
-    if let Some(file) = &args.envoy {
+    if let Some(file) = &args.write_envoy {
         let (_, resources) = gateway(rendered, args.gateway.as_deref())?;
         let secret = resources
             .iter()
@@ -81,34 +81,38 @@ fn write_files(args: &RenderArgs, rendered: &RenderResult, format: Output) -> Re
         let text = text(&static_file(resources, args.admin_port)?, format)?;
         write_file(Path::new(file), &text, secret)?;
     }
-    if let Some(folder) = &args.xds {
+    if let Some(folder) = &args.write_xds {
         let (gateway, resources) = gateway(rendered, args.gateway.as_deref())?;
         let folder = std::path::absolute(folder).map_err(|error| CommandFailure(format!("{folder}: {error}")))?;
         for (file, value) in xds_folder(gateway, resources, &folder, args.admin_port)? {
             let secret = file.starts_with("sds");
-            write_file(&folder.join(file), &text(&value, Output::Text)?, secret)?;
+            write_file(&folder.join(file), &output::yaml(&value)?, secret)?;
         }
     }
-    if let Some(file) = &args.deployments {
+    if let Some(file) = &args.write_deployments {
         write_file(Path::new(file), &objects(&rendered.envoys, format)?, false)?;
     }
     Ok(())
 }
 
 fn verdict(rendered: &RenderResult) -> CommandVerdict {
-    if rendered.all_accepted() {
-        CommandVerdict::Good
-    } else {
+    if !rendered.has_no_error() {
         CommandVerdict::Bad
+    } else if rendered.serves_nothing() {
+        CommandVerdict::Warned
+    } else {
+        CommandVerdict::Good
     }
 }
 
 /// In the forms that kubectl reads: a stream of documents, or a list.
 fn objects(objects: &[Value], format: Output) -> Result<String, CommandFailure> {
     match format {
-        Output::Json => text(&json!({"apiVersion": "v1", "kind": "List", "items": objects}), format),
-        Output::Text => {
-            let documents = objects.iter().map(|object| text(object, format));
+        Output::Document(format) => {
+            output::document(format, &json!({"apiVersion": "v1", "kind": "List", "items": objects}))
+        }
+        Output::Text { .. } => {
+            let documents = objects.iter().map(output::yaml);
             documents
                 .map(|document| document.map(|text| format!("---\n{text}")))
                 .collect()
@@ -153,9 +157,7 @@ fn gateway<'a>(
 /// The text format is YAML.
 fn text(value: &Value, format: Output) -> Result<String, CommandFailure> {
     match format {
-        Output::Json => Ok(output::json(value)),
-        Output::Text => {
-            serde_saphyr::to_string(value).map_err(|error| CommandFailure(format!("cannot write YAML: {error}")))
-        }
+        Output::Document(format) => output::document(format, value),
+        Output::Text { .. } => output::yaml(value),
     }
 }

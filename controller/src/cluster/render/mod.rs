@@ -153,7 +153,7 @@ fn with_endpoints(mut all: Vec<Resource>, graph: &Graph, store: &Store) -> Vec<R
     all
 }
 
-/// The values of `--output` for other control planes.
+/// The values of `--target` for other control planes.
 fn other_planes() -> [(&'static str, ControlPlane); 2] {
     [
         ("istio", ControlPlane::Istio(IstioOptions::default())),
@@ -185,19 +185,24 @@ pub(crate) fn add_classes(objects: &mut Objects, plane: &ControlPlane) {
 }
 
 impl RenderResult {
-    /// Whether every object was accepted as a whole, also by the definitions of one release.
+    /// Whether every object was accepted as a whole, also by the definitions of one release, and something is served.
     #[must_use]
     pub fn all_accepted(&self) -> bool {
+        self.has_no_error() && !self.serves_nothing()
+    }
+
+    /// Whether no Gateway is for this target.
+    pub(crate) fn serves_nothing(&self) -> bool {
+        self.unserved.is_all
+    }
+
+    pub(crate) fn has_no_error(&self) -> bool {
         let accepts = |release: &GatewayApi| !self.refused_by.contains_key(release);
         let is_defined = match &self.gateway_api {
             Some(release) => accepts(release),
             None => GatewayApi::all().any(|release| accepts(&release)),
         };
-        is_defined
-            && !self.unserved.is_all
-            && self.unknown.is_empty()
-            && self.malformed.is_empty()
-            && accepted::all(&self.reports)
+        is_defined && self.unknown.is_empty() && self.malformed.is_empty() && accepted::all(&self.reports)
     }
 
     /// Judges the objects only by the definitions of this release.

@@ -15,7 +15,7 @@ pub(super) struct UnservedObjects {
     pub(super) is_all: bool,
 }
 
-/// `planes`: other control planes, and the values of `--output` for them.
+/// `planes`: other control planes, and the values of `--target` for them.
 pub(super) fn of(
     objects: &Objects,
     graph: &Graph,
@@ -80,12 +80,12 @@ impl UnservedSearch<'_> {
             return None;
         }
         let serves = |(_, plane): &&(&str, ControlPlane)| plane.gateway_controllers().contains(&controller.as_str());
-        let output = match self.planes.iter().find(serves) {
-            Some((output, _)) => Some(*output),
+        let target = match self.planes.iter().find(serves) {
+            Some((target, _)) => Some(*target),
             None => (controller == CONTROLLER_NAME).then_some("envoy"),
         };
-        let instead = output
-            .map(|output| format!(": try --output {output}"))
+        let instead = target
+            .map(|target| format!(": try --target {target}"))
             .unwrap_or_default();
         Some(format!(
             "GatewayClass {class} is of the controller {controller}{instead}"

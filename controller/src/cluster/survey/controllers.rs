@@ -94,7 +94,7 @@ impl Controllers {
         if pods.items.is_empty() {
             return Err(SurveyError::Never(CommandFailure(format!(
                 "no controller in the namespace {namespace}: expected pods with the label {LABEL}; \
-                 --controller-namespace names another one"
+                 --controller names another one"
             ))));
         }
         let replicas: Vec<ControllerPod> = pods.items.iter().filter_map(replica).collect();

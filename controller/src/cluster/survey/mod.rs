@@ -25,40 +25,43 @@ use table::{ChangedRows, SessionTable};
 /// How often controllers are asked. Envoys report every few seconds.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(2);
 
-pub(crate) fn run(args: &SessionsArgs, format: Output) -> Result<CommandVerdict, CommandFailure> {
+pub(crate) fn run(args: &SessionsArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| CommandFailure(format!("cannot start: {error}")))?;
-    runtime.block_on(show(args, format))?;
+    runtime.block_on(show(args, form))?;
     Ok(CommandVerdict::Good)
 }
 
-async fn show(args: &SessionsArgs, format: Output) -> Result<(), CommandFailure> {
-    let connected = connect(args.reach.kubeconfig.as_deref()).await;
+async fn show(args: &SessionsArgs, form: Output) -> Result<(), CommandFailure> {
+    let connected = connect(&args.reach.cluster).await;
     let ApiConnection { client, .. } = connected.map_err(|error| CommandFailure(error.to_string()))?;
     let own = args.namespace.as_deref().unwrap_or(client.default_namespace());
     let namespace = (!args.all_namespaces).then(|| own.to_owned());
-    let selection = RowSelection::read(namespace, args.name.as_deref()).map_err(CommandFailure)?;
-    let controllers = Controllers::new(&client, &args.reach.controller_namespace);
+    let selection = RowSelection::read(namespace, args.name().as_deref()).map_err(CommandFailure)?;
+    let controllers = Controllers::new(&client, &args.reach.controller);
     let (mut rows, mut why) = selected(controllers.sessions().await?, &selection);
     if rows.is_empty() && !args.watch {
-        return none(args, &selection, &why, format);
+        return none(args, &selection, &why, form);
     }
-    if !args.watch && format == Output::Json {
-        return output::print_json(&page(&rows, &why));
+    if let (false, Output::Document(format)) = (args.watch, form) {
+        return output::print_document(format, &page(&rows, &why));
     }
-    let mut table = SessionTable::new(args.all_namespaces);
+    let mut table = SessionTable::new(args.all_namespaces, form.is_wide());
     let mut changes = ChangedRows::default();
     let mut complained = None;
     let mut doubts = BTreeSet::new();
     loop {
         let news = changes.update(&rows);
-        match format {
+        match form {
             // As kubectl does it: an object for each change.
-            Output::Json => news.iter().try_for_each(|row| output::print_json(&json!(row)))?,
-            Output::Text if news.is_empty() => {}
-            Output::Text => output::print(&table.print(&news, time_format::now()))?,
+            Output::Document(format) => {
+                let print = |row| output::print_next_document(format, &json!(row));
+                news.iter().try_for_each(print)?;
+            }
+            Output::Text { .. } if news.is_empty() => {}
+            Output::Text { .. } => output::print(&table.print(&news, time_format::now()))?,
         }
         // The rows are marked; this is for who reads them.
         if why != doubts {
@@ -114,9 +117,9 @@ fn none(
     args: &SessionsArgs,
     selection: &RowSelection,
     why: &BTreeSet<String>,
-    format: Output,
+    form: Output,
 ) -> Result<(), CommandFailure> {
-    if format == Output::Text || selection.names_one() {
+    if form.is_text() || selection.names_one() {
         doubt(why);
     }
     let place = selection
@@ -124,13 +127,13 @@ fn none(
         .as_ref()
         .map_or_else(String::new, |namespace| format!(" in the namespace {namespace}"));
     if selection.names_one() {
-        let name = args.name.as_deref().unwrap_or_default();
+        let name = args.name().unwrap_or_default();
         return Err(CommandFailure(format!(
             "{name}: no Service and no pod with sessions{place}"
         )));
     }
-    if format == Output::Json {
-        return output::print_json(&page(&[], why));
+    if let Output::Document(format) = form {
+        return output::print_document(format, &page(&[], why));
     }
     output::print_error(&format!("No sessions found{place}.\n"));
     Ok(())

@@ -13,7 +13,7 @@ use limpet_core::time::Timestamp;
 const PADDING: usize = 3;
 const LEAST: usize = 6;
 
-const HEADINGS: [&str; 9] = [
+const HEADINGS: [&str; 10] = [
     "NAMESPACE",
     "POD",
     "SERVICE",
@@ -23,20 +23,24 @@ const HEADINGS: [&str; 9] = [
     "LAST USE",
     "REQUESTS",
     "OLDEST",
+    // In a wide table.
+    "ADDRESS",
 ];
 
 /// A table that grows: columns keep the width that they have once had.
 #[derive(Debug)]
 pub(super) struct SessionTable {
     with_namespaces: bool,
+    is_wide: bool,
     widths: [usize; HEADINGS.len()],
     has_headings: bool,
 }
 
 impl SessionTable {
-    pub(super) fn new(with_namespaces: bool) -> Self {
+    pub(super) fn new(with_namespaces: bool, is_wide: bool) -> Self {
         Self {
             with_namespaces,
+            is_wide,
             widths: [0; HEADINGS.len()],
             has_headings: false,
         }
@@ -53,10 +57,10 @@ impl SessionTable {
                 *width = (cell.chars().count() + PADDING).max(LEAST).max(*width);
             }
         }
-        let first = usize::from(!self.with_namespaces);
+        let columns = usize::from(!self.with_namespaces)..HEADINGS.len() - usize::from(!self.is_wide);
         let mut text = String::new();
         for line in &lines {
-            for (cell, width) in line.iter().zip(self.widths).skip(first) {
+            for (cell, width) in line.iter().zip(self.widths).take(columns.end).skip(columns.start) {
                 let _ = write!(text, "{cell:width$}");
             }
             text.truncate(text.trim_end_matches(' ').len());
@@ -85,6 +89,7 @@ fn cells(row: &PodRow, now: Timestamp) -> [String; HEADINGS.len()] {
             .as_ref()
             .map_or_else(|| "-".to_owned(), |_| row.requests.to_string()),
         since(&row.oldest),
+        printable(&row.address),
     ]
 }
 
@@ -143,6 +148,7 @@ mod tests {
             namespace: "shop".to_owned(),
             service: "web".to_owned(),
             pod: pod.to_owned(),
+            address: "10.0.0.7:8080".to_owned(),
             sessions,
             requests: 4711,
             last_use: Some("2026-11-23T06:00:00Z".to_owned()),
@@ -158,7 +164,7 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_those_of_kubectl() {
-        let mut table = SessionTable::new(false);
+        let mut table = SessionTable::new(false, false);
         let never = PodRow {
             state: PodRowState::Draining,
             requests: 0,
@@ -181,15 +187,19 @@ web-55d8c67b4f-x2x7p   web       draining   0          0         -          -   
         let line = "a                      web       ready      11+        0+        5s         4711       3h5m\n";
         assert_eq!(table.print(&[doubtful], now()), line);
         assert!(table.print(&[], now()).is_empty());
-        let mut all = SessionTable::new(true);
+        let mut all = SessionTable::new(true, true);
         let text = all.print(&[row("a", 12)], now());
         assert!(text.starts_with("NAMESPACE   POD   SERVICE"), "{text}");
         assert!(text.contains("\nshop        a     web"), "{text}");
+        assert!(
+            text.contains("OLDEST   ADDRESS\n") && text.ends_with("3h5m     10.0.0.7:8080\n"),
+            "{text}"
+        );
     }
 
     #[test]
     fn no_name_changes_a_terminal() {
-        let text = SessionTable::new(false).print(&[row("a\u{1b}[2J\nb", 1)], now());
+        let text = SessionTable::new(false, false).print(&[row("a\u{1b}[2J\nb", 1)], now());
         assert!(text.contains("a\\u{1b}[2J\\nb   web"), "{text:?}");
     }
 

@@ -44,7 +44,7 @@ pub(super) fn check_all<'a>(
                 Ownership::Configured(located) => Some(located),
             };
             any = true;
-            let chain = Chain::new(manager, i, located, args.envoy);
+            let chain = Chain::new(manager, i, located, args.envoy_version);
             let before = problems(report);
             check(report, &chain, located, sources);
             if args.minimal {

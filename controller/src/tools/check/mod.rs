@@ -87,8 +87,8 @@ pub(crate) fn run(args: &CheckArgs, form: Output) -> Result<CommandVerdict, Comm
         report.drop_notes();
     }
     match form {
-        Output::Text => print::text(&report, &files, args.quiet)?,
-        Output::Json => print::json(&report, &files, &unreadable)?,
+        Output::Text { .. } => print::text(&report, &files, args.quiet)?,
+        Output::Document(format) => print::json(format, &report, &files, &unreadable)?,
     }
     for file in &unreadable {
         output::print_error(&format!("error: {file}\n"));
@@ -96,8 +96,13 @@ pub(crate) fn run(args: &CheckArgs, form: Output) -> Result<CommandVerdict, Comm
     if !unreadable.is_empty() {
         return Ok(CommandVerdict::Partial);
     }
-    let bad = report.count(Severity::Error) > 0 || (args.deny_warnings && report.count(Severity::Warning) > 0);
-    Ok(if bad { CommandVerdict::Bad } else { CommandVerdict::Good })
+    let has = |severity| report.count(severity) > 0;
+    Ok(match (has(Severity::Error), has(Severity::Warning)) {
+        (true, _) => CommandVerdict::Bad,
+        (false, true) if args.deny_warnings => CommandVerdict::Bad,
+        (false, true) => CommandVerdict::Warned,
+        (false, false) => CommandVerdict::Good,
+    })
 }
 
 /// A file that cannot be read, and why.
@@ -239,7 +244,7 @@ fn check_filter(report: &mut CheckReport, filter: &LocatedFilter<'_>, args: &Che
     failure_policy::check(report, filter);
     if filter.build == LocatedBuild::Module {
         check_module_name(report, filter);
-        version::check(report, filter, args.envoy);
+        version::check(report, filter, args.envoy_version);
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::UnreadableFile;
 use super::report::{CheckReport, CheckedFilter, Finding, Severity};
 use crate::exit::CommandFailure;
-use crate::output;
+use crate::output::{self, DocumentFormat};
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
@@ -128,6 +128,7 @@ fn policies(names: &[String]) -> String {
 }
 
 pub(super) fn json(
+    format: DocumentFormat,
     report: &CheckReport,
     files: &[&str],
     unreadable: &[UnreadableFile<'_>],
@@ -143,9 +144,12 @@ pub(super) fn json(
         let finding = json!({"severity": Severity::Error, "path": "", "message": unread.why});
         json!({"file": unread.file, "filters": [], "findings": [finding]})
     });
-    output::print_json(&json!({
-        "errors": report.count(Severity::Error) + unreadable.len(),
-        "warnings": report.count(Severity::Warning),
-        "files": files.iter().map(file).chain(unread).collect::<Vec<_>>(),
-    }))
+    output::print_document(
+        format,
+        &json!({
+            "errors": report.count(Severity::Error) + unreadable.len(),
+            "warnings": report.count(Severity::Warning),
+            "files": files.iter().map(file).chain(unread).collect::<Vec<_>>(),
+        }),
+    )
 }

@@ -31,7 +31,7 @@ pub(super) fn check(report: &mut CheckReport, module: &LocatedFilter<'_>, envoy:
     let (severity, doubt) = match envoy {
         Some(envoy) if envoy >= ALL_ANSWERS => return,
         Some(_) => (Severity::Error, ""),
-        None => (Severity::Note, "not checked (--envoy VERSION does): "),
+        None => (Severity::Note, "not checked (--envoy-version does): "),
     };
     let node = &module.configuration.node;
     let with_virtual_host = config

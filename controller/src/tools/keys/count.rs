@@ -36,8 +36,8 @@ impl OfKey {
 pub(crate) fn run(args: &CountArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let counts = KeyCounts::read(&args.stats)?;
     match form {
-        Output::Text => output::print(&counts.text())?,
-        Output::Json => output::print_json(&counts.json())?,
+        Output::Text { .. } => output::print(&counts.text())?,
+        Output::Document(format) => output::print_document(format, &counts.json())?,
     }
     Ok(CommandVerdict::Good)
 }

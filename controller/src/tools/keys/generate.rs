@@ -14,7 +14,7 @@ use limpet_core::config::schema::KeyStateConfig;
 use limpet_core::keyring::Secret;
 
 pub(crate) fn run(args: &GenerateArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
-    match &args.file {
+    match &args.write {
         Some(file) => keyring(file, form),
         None => key(form),
     }
@@ -23,8 +23,8 @@ pub(crate) fn run(args: &GenerateArgs, form: Output) -> Result<CommandVerdict, C
 fn key(form: Output) -> Result<CommandVerdict, CommandFailure> {
     let key = secret()?.to_base64();
     match form {
-        Output::Text => output::print(&Zeroizing::new(format!("{}\n", *key)))?,
-        Output::Json => output::print_json(&json!({"key": *key}))?,
+        Output::Text { .. } => output::print(&Zeroizing::new(format!("{}\n", *key)))?,
+        Output::Document(format) => output::print_document(format, &json!({"key": *key}))?,
     }
     Ok(CommandVerdict::Good)
 }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
 use super::rotation::{self, RetiredKey, RotationError, RotationPhase, RotationStep, created, since};
+use crate::cli::own_name;
 use crate::envoy_config::{config_file, object_file};
 use crate::exit::CommandFailure;
 use crate::output::{self, Output};
@@ -16,7 +17,7 @@ use limpet_core::config::{KeyDocument, KeyringDocument};
 use limpet_core::keyring::Secret;
 use limpet_core::time::Timestamp;
 
-/// The field of the Secret with the keyring, in the form that `limpet keys generate FILE` writes.
+/// The field of the Secret with the keyring, in the form that `limpet keys generate --write FILE` writes.
 pub(crate) const IN_SECRET: &str = "keyring.json";
 
 pub(super) struct KeyringFile {
@@ -28,7 +29,7 @@ impl KeyringFile {
     pub(super) fn read(file: &str) -> Result<Self, CommandFailure> {
         let document = config_file::read(file)?;
         Self::from_document(file, &document).unwrap_or_else(|| {
-            let expected = || "expected a keyring file, as `limpet keys generate FILE` makes one".to_owned();
+            let expected = || "expected a keyring file, as `limpet keys generate --write FILE` makes one".to_owned();
             let told = object_file::instead(&document, IN_SECRET).unwrap_or_else(expected);
             Err(CommandFailure(format!("{file}: {told}")))
         })
@@ -102,8 +103,8 @@ impl KeyringFile {
     /// Prints the keys, without secrets, and the next step of the rotation; `life`: how long a token may live unused.
     pub(super) fn print(&self, form: Output, now: Timestamp, life: Duration) -> Result<(), CommandFailure> {
         match form {
-            Output::Text => output::print(&self.text_report(now, life, None)),
-            Output::Json => output::print_json(&Value::Object(self.json_report(now, life))),
+            Output::Text { is_wide } => output::print(&self.text_report(now, life, None, is_wide)),
+            Output::Document(format) => output::print_document(format, &Value::Object(self.json_report(now, life))),
         }
     }
 
@@ -121,17 +122,30 @@ impl KeyringFile {
             .collect()
     }
 
-    /// `urgent`: what has to be done before the next step of the rotation.
-    pub(super) fn text_report(&self, now: Timestamp, life: Duration, urgent: Option<&str>) -> String {
+    /// `urgent`: what has to be done before the next step of the rotation; `is_wide`: with exact times.
+    pub(super) fn text_report(&self, now: Timestamp, life: Duration, urgent: Option<&str>, is_wide: bool) -> String {
+        let going = rotation::going(&self.document, life);
         let words = |key: &KeyDocument| {
             let state = state_name(key.state);
             let unknown = || "unknown".to_owned();
-            let since = since(key).map_or_else(unknown, |since| time_format::distance(since, now));
+            let since_words = if is_wide {
+                time_format::words
+            } else {
+                time_format::distance
+            };
+            let since = since(key).map_or_else(unknown, |since| since_words(since, now));
             let created = created(key).map_or_else(unknown, |created| time_format::words(created, now));
-            format!("key {:<3}  {state:9}  since {since}, made {created}\n", key.id)
+            let removable = going.iter().filter(|going| is_wide && going.id == key.id);
+            let removable = removable.filter_map(|going| going.end);
+            let removable: String = removable
+                .map(|end| format!(", removable from {}", time_format::words(end, now)))
+                .collect();
+            format!(
+                "key {:<3}  {state:9}  since {since}, made {created}{removable}\n",
+                key.id
+            )
         };
         let keys: String = self.document.keys.iter().map(words).collect();
-        let going = rotation::going(&self.document, life);
         let (done, next) = self.progress(self.phase().ok(), &going, now);
         let next = urgent.unwrap_or(&next);
         format!("phase    {done}\n{keys}next     {next}\n")
@@ -148,7 +162,7 @@ impl KeyringFile {
         };
         let (signing, rotate) = (
             id(rotation::signing(&self.document)),
-            format!("limpet keys rotate {file}"),
+            format!("{} keys rotate {file}", own_name()),
         );
         let everywhere = |then: String| format!("once every Envoy has this keyring, `{rotate}`: {then}");
         match phase {

@@ -39,15 +39,18 @@ fn print_configurations(file: &str, document: Value, form: Output) -> Result<(),
         }
     }
     match form {
-        Output::Text => {
+        Output::Text { .. } => {
             let line = |(id, state): &(u8, KeyStateConfig)| format!("key {id:<3}  {}\n", state_name(*state));
             let text: Vec<String> = keyrings.iter().map(|keys| keys.iter().map(line).collect()).collect();
             output::print(&text.join("\n"))
         }
-        Output::Json => {
+        Output::Document(format) => {
             let key = |(id, state): &(u8, KeyStateConfig)| json!({"id": id, "state": state_name(*state)});
             let listed = keyrings.iter().map(|keys| keys.iter().map(key).collect());
-            output::print_json(&json!({"file": file, "keyrings": listed.collect::<Vec<Value>>()}))
+            output::print_document(
+                format,
+                &json!({"file": file, "keyrings": listed.collect::<Vec<Value>>()}),
+            )
         }
     }
 }

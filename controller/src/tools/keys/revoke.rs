@@ -40,21 +40,21 @@ pub(crate) fn run(args: &RevokeArgs, form: Output) -> Result<CommandVerdict, Com
     let done = revoke(&mut keyring, now, args)?;
     let ends = counts.map(|counts| (counts.sessions(&done.revoked), counts.source()));
     match form {
-        Output::Text => {
-            let report = keyring.text_report(now, life, done.next());
+        Output::Text { .. } => {
+            let report = keyring.text_report(now, life, done.next(), false);
             output::print(&format!("{report}revoked  {}\n", done.words()))?;
             // Nothing ends that has not ended before.
             if let Some((sessions, source)) = ends.filter(|_| !done.revoked.is_empty()) {
                 output::print(&format!("ends     at most {sessions} sessions, {source}\n"))?;
             }
         }
-        Output::Json => {
+        Output::Document(format) => {
             let mut report = keyring.json_report(now, life);
             let ends = ends.map(|(sessions, _)| sessions);
             report.insert("revoked".to_owned(), json!(done.revoked));
             report.insert("written".to_owned(), done.writes().into());
             report.insert("endsAtMost".to_owned(), ends.into());
-            output::print_json(&Value::Object(report))?;
+            output::print_document(format, &Value::Object(report))?;
         }
     }
     Ok(CommandVerdict::Good)

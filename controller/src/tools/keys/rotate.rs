@@ -19,17 +19,17 @@ pub(crate) fn run(args: &RotateArgs, form: Output) -> Result<CommandVerdict, Com
     let mut keyring = KeyringFile::read(&args.file)?;
     if let Err(NotDue { why, is_for_ever }) = rotate(&mut keyring, now, life, args)? {
         match form {
-            Output::Text if is_for_ever => output::print_error(&format!("not due: {why}\n")),
-            Output::Text => output::print(&format!("not due: {why}\n"))?,
-            Output::Json => {
+            Output::Text { .. } if is_for_ever => output::print_error(&format!("not due: {why}\n")),
+            Output::Text { .. } => output::print(&format!("not due: {why}\n"))?,
+            Output::Document(format) => {
                 let mut report = keyring.json_report(now, life);
                 report.insert("notDue".to_owned(), why.into());
-                output::print_json(&report.into())?;
+                output::print_document(format, &report.into())?;
             }
         }
         // A job that runs every week finds keys that still retire, and goes on when they are gone.
         return Ok(if is_for_ever {
-            CommandVerdict::Bad
+            CommandVerdict::Warned
         } else {
             CommandVerdict::Good
         });
@@ -39,7 +39,9 @@ pub(crate) fn run(args: &RotateArgs, form: Output) -> Result<CommandVerdict, Com
         .document
         .check()
         .map_err(|error| CommandFailure(format!("{}: {error}", args.file)))?;
-    keyring.replace()?;
+    if !args.dry_run {
+        keyring.replace()?;
+    }
     keyring.print(form, now, life)?;
     Ok(CommandVerdict::Good)
 }
@@ -89,7 +91,7 @@ fn not_due(going: &[RetiredKey], now: Timestamp, begin: bool) -> NotDue {
     };
     let until = time_format::words(end, now);
     let meanwhile = if begin {
-        format!("{MAX_RETIRING} keys retire, which is as many as may")
+        format!("{MAX_RETIRING} keys are retiring (maximum {MAX_RETIRING})")
     } else {
         "--begin starts the next rotation meanwhile".to_owned()
     };

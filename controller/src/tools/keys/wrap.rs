@@ -24,27 +24,30 @@ struct WrappingKey {
 pub(crate) fn run(args: &WrapArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let entries = entries(&args.file)?;
     let given = args.key_encryption_key.as_deref().map(WrappingKey::parse).transpose()?;
-    let (text, id) = match (&args.into, given) {
+    let (text, id) = match (&args.write, given) {
         (Some(file), given) => into(file, &entries, given)?,
         (None, Some(given)) => (given.wrap(&entries)?, given.id),
         (None, None) => {
             return Err(CommandFailure(
-                "expected --key-encryption-key ID=VARIABLE, or --into a configuration that names it".to_owned(),
+                "expected --key-encryption-key ID=VARIABLE, or --write and a configuration that names it".to_owned(),
             ));
         }
     };
-    match (form, &args.into) {
-        (Output::Text, None) => output::print(&format!("{text}\n"))?,
-        (Output::Text, Some(file)) => {
+    match (form, &args.write) {
+        (Output::Text { .. }, None) => output::print(&format!("{text}\n"))?,
+        (Output::Text { .. }, Some(file)) => {
             let keys = if entries.len() == 1 { "key" } else { "keys" };
             let count = entries.len();
             output::print(&format!(
                 "{file}: {count} {keys}, wrapped under key-encryption key {id}\n"
             ))?;
         }
-        (Output::Json, into) => {
+        (Output::Document(format), into) => {
             let keys: Vec<u8> = entries.iter().map(|entry| entry.id.0).collect();
-            output::print_json(&json!({"text": text, "keyEncryptionKey": id.0, "keys": keys, "into": into}))?;
+            output::print_document(
+                format,
+                &json!({"text": text, "keyEncryptionKey": id.0, "keys": keys, "file": into}),
+            )?;
         }
     }
     Ok(CommandVerdict::Good)

@@ -18,7 +18,7 @@ use limpet_core::token::{Age, CarrierMode, Claims, Refusal, Unverified};
 
 pub(crate) fn run(args: &InspectArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let arguments = TokenArgument::parse(&args.token);
-    let now = args.now.unwrap_or_else(time_format::now);
+    let now = args.time.unwrap_or_else(time_format::now);
     let (mut all, mut verdicts) = (Vec::new(), Vec::new());
     for (at, argument) in arguments.iter().enumerate() {
         let timeouts = [args.absolute_timeout, args.idle_timeout];
@@ -35,11 +35,11 @@ pub(crate) fn run(args: &InspectArgs, form: Output) -> Result<CommandVerdict, Co
         mark_newest(&mut all);
     }
     match form {
-        Output::Text => {
+        Output::Text { .. } => {
             let texts: Vec<String> = all.iter().map(|inspection| inspection.rows.text()).collect();
             output::print(&texts.join("\n"))?;
         }
-        Output::Json => {
+        Output::Document(format) => {
             let mut values: Vec<Value> = all
                 .into_iter()
                 .map(|inspection| Value::Object(inspection.json))
@@ -49,16 +49,13 @@ pub(crate) fn run(args: &InspectArgs, form: Output) -> Result<CommandVerdict, Co
             } else {
                 values.remove(0)
             };
-            output::print_json(&whole)?;
+            output::print_document(format, &whole)?;
         }
     }
     // A request needs one token that counts.
-    let is_good = verdicts.contains(&CommandVerdict::Good);
-    Ok(if is_good {
-        CommandVerdict::Good
-    } else {
-        CommandVerdict::Bad
-    })
+    let of_importance = [CommandVerdict::Good, CommandVerdict::Bad];
+    let verdict = of_importance.into_iter().find(|verdict| verdicts.contains(verdict));
+    Ok(verdict.unwrap_or(CommandVerdict::Warned))
 }
 
 /// Of several tokens of a session, says which one counts.
@@ -189,12 +186,12 @@ impl TokenInspection {
         self.add_json("reason", reason);
         match &unverified.claims {
             Some(claims) => {
-                self.add("content", "UNVERIFIED: anybody can have written what follows");
+                self.add("content", "UNVERIFIED: any program can have written the following");
                 self.claims(claims, candidates);
             }
             None => self.add("content", "sealed: nothing of it can be read without the key"),
         }
-        CommandVerdict::Good
+        CommandVerdict::Warned
     }
 
     fn claims(&mut self, claims: &Claims, candidates: &Candidates) {

@@ -39,10 +39,13 @@ pub(crate) fn run(args: &IssueArgs, form: Output) -> Result<CommandVerdict, Comm
     getrandom::fill(&mut nonce).map_err(|error| CommandFailure(format!("the system has no random bytes: {error}")))?;
     let token = realm.seal(token_form, &claims, nonce);
     match form {
-        Output::Text => output::print(&format!("{token}\n"))?,
-        Output::Json => {
+        Output::Text { .. } => output::print(&format!("{token}\n"))?,
+        Output::Document(format) => {
             let session = session_json(candidate, &candidates);
-            output::print_json(&json!({"token": token, "form": token_form.name(), "session": session}))?;
+            output::print_document(
+                format,
+                &json!({"token": token, "form": token_form.name(), "session": session}),
+            )?;
         }
     }
     Ok(CommandVerdict::Good)

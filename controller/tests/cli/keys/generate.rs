@@ -16,7 +16,7 @@ fn a_key_is_32_random_bytes_in_base64() {
 
 #[test]
 fn a_key_is_printed_as_json_on_request() {
-    let json = limpet(&["keys", "generate", "--format", "json"]).run().code(0).json();
+    let json = limpet(&["keys", "generate", "-o", "json"]).run().code(0).json();
     assert_eq!(json["key"].as_str().unwrap().len(), 44);
 }
 
@@ -32,9 +32,9 @@ fn a_keyring_file_has_one_key_and_is_private() {
 fn no_file_is_overwritten() {
     let keyring = Keyring::generated();
     let before = keyring.text();
-    keyring.limpet(&["generate"]).code(2).complains("exists");
+    keyring.generate().code(3).complains("exists");
     assert_eq!(keyring.text(), before);
     let nowhere = keyring.folder.path().join("nowhere/keyring.json");
-    let ran = limpet(&["keys", "generate", nowhere.to_str().unwrap()]).run();
-    ran.code(2).complains("cannot be written");
+    let ran = limpet(&["keys", "generate", "--write", nowhere.to_str().unwrap()]).run();
+    ran.code(3).complains("cannot be written");
 }

@@ -24,7 +24,7 @@ fn ids_states_and_ages_are_shown() {
 fn json_has_the_same_content() {
     let keyring = Keyring::with(&[(1, "retiring", 2.0), (2, "signing", 3.0)]);
     let json = keyring
-        .limpet(&["list", "--format", "json", "--longest-life", "5h"])
+        .limpet(&["list", "-o", "json", "--longest-life", "5h"])
         .code(0)
         .json();
     assert_eq!(json["phase"], 3);
@@ -39,10 +39,7 @@ fn json_has_the_same_content() {
         json["keys"][0]["removableFrom"].as_str().unwrap().starts_with("20"),
         "{json}"
     );
-    let settled = Keyring::generated()
-        .limpet(&["list", "--format", "json"])
-        .code(0)
-        .json();
+    let settled = Keyring::generated().limpet(&["list", "-o", "json"]).code(0).json();
     assert_eq!(
         (&settled["phase"], &settled["keys"][0]["removableFrom"]),
         (&Value::Null, &Value::Null)
@@ -85,14 +82,14 @@ fn the_keys_of_a_configuration_are_listed_with_their_states() {
     });
     let config = file(".json", &config.to_string());
     let list = ["keys", "list", path(&config)];
-    let ran = limpet(&[&list[..], &["--format", "json"]].concat())
+    let ran = limpet(&[&list[..], &["-o", "json"]].concat())
         .env("LIMPET_KEK_1", OTHER_KEY)
         .run()
         .code(0);
     let keys = json!([[{"id": 4, "state": "signing"}, {"id": 5, "state": "verifying"}]]);
     assert_eq!(ran.json()["keyrings"], keys);
-    limpet(&list).run().code(2).complains("LIMPET_KEK_1 is not set");
-    limpet(&["keys", "list", "Cargo.toml"]).run().code(2);
+    limpet(&list).run().code(3).complains("LIMPET_KEK_1 is not set");
+    limpet(&["keys", "list", "Cargo.toml"]).run().code(3);
 }
 
 #[test]

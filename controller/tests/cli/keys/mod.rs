@@ -20,7 +20,7 @@ struct Keyring {
 impl Keyring {
     fn generated() -> Self {
         let keyring = Self { folder: folder() };
-        keyring.limpet(&["generate"]).code(0);
+        keyring.generate().code(0);
         keyring
     }
 
@@ -84,6 +84,10 @@ impl Keyring {
     }
 
     /// `limpet keys COMMAND FILE …`, with two key-encryption keys.
+    fn generate(&self) -> Ran {
+        limpet(&["keys", "generate", "--write", self.file().to_str().unwrap()]).run()
+    }
+
     fn limpet(&self, args: &[&str]) -> Ran {
         let file = self.file();
         let (command, rest) = args.split_first().unwrap();

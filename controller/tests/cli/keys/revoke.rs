@@ -104,7 +104,7 @@ fn a_dry_run_changes_nothing() {
         .says("revoked  nothing, because of --dry-run; without it: key 1\n")
         .says("next     the same without --dry-run\n");
     assert_eq!(keyring.text(), before);
-    let ran = keyring.limpet(&["revoke", "--key", "1", "--dry-run", "--format", "json"]);
+    let ran = keyring.limpet(&["revoke", "--key", "1", "--dry-run", "-o", "json"]);
     let json = ran.code(0).json();
     assert_eq!((&json["written"], &json["revoked"]), (&json!(false), &json!([1])));
 }
@@ -122,7 +122,7 @@ fn a_second_revocation_says_that_nothing_changed() {
         let ran = ran.says("revoked  nothing more: key 2 was revoked before, and nothing is written\n");
         let is_news = ran.stdout.contains("at once") || ran.stdout.contains("ends ");
         assert!(!is_news, "{}", ran.stdout);
-        let json = revoke("2", &[more, &["--format", "json"]].concat()).code(0).json();
+        let json = revoke("2", &[more, &["-o", "json"]].concat()).code(0).json();
         assert_eq!((&json["written"], &json["revoked"]), (&json!(false), &json!([])));
     }
     assert_eq!(keyring.text(), before);
@@ -136,10 +136,10 @@ fn a_key_that_is_not_there_is_named() {
     let before = keyring.text();
     keyring
         .limpet(&["revoke", "--key", "2", "3"])
-        .code(2)
+        .code(3)
         .complains("--key: expected ids of keys of the keyring (1, 2), found 3");
-    keyring.limpet(&["revoke", "--key", "300"]).code(2).complains("300");
-    keyring.limpet(&["revoke"]).code(2).complains("--key");
+    keyring.limpet(&["revoke", "--key", "300"]).code(3).complains("300");
+    keyring.limpet(&["revoke"]).code(3).complains("--key");
     assert_eq!(keyring.text(), before);
 }
 
@@ -165,7 +165,7 @@ fn a_token_of_a_revoked_key_is_refused_as_such() {
     let inspect = ["token", "inspect", "--keys", keys, "--name", "s", token.trim_end()];
     limpet(&inspect)
         .run()
-        .code(1)
+        .code(2)
         .says("verdict  refused: revoked_key (key 1 is revoked)");
     let config = json!({
         "keys": [{"id": 1, "state": "revoked"}, {"id": 2, "inline": KEY}],
@@ -176,7 +176,7 @@ fn a_token_of_a_revoked_key_is_refused_as_such() {
     let cookie = format!("s={}", token.trim_end());
     limpet(&["token", "inspect", "--config", path(&config), &cookie])
         .run()
-        .code(1)
+        .code(2)
         .says("refused: revoked_key");
 }
 
@@ -198,16 +198,13 @@ fn sessions_are_counted_over_all_envoys() {
          key 2    at most 2 sessions: given 2, replaced 0, ended 0\n\
          source   counted by 2 Envoys since they started; earlier tokens, and tokens of other Envoys, are left out\n",
     );
-    let json = limpet(&[&count[..], &["--format", "json"]].concat())
-        .run()
-        .code(0)
-        .json();
+    let json = limpet(&[&count[..], &["-o", "json"]].concat()).run().code(0).json();
     let expected = json!({"id": 1, "sessions": 3, "given": 9, "replaced": 4, "ended": 2});
     assert_eq!((&json["envoys"], &json["keys"][0]), (&json!(2), &expected));
     let nothing = file(".txt", "wasmcustom.limpet.web.steered: 99\n");
     limpet(&["keys", "count", path(&one), path(&nothing)])
         .run()
-        .code(2)
+        .code(3)
         .complains("found no counter limpet.keys.<id>.given");
 }
 
@@ -223,13 +220,13 @@ fn an_envoy_is_counted_once() {
         );
         limpet(&["keys", "count", path(&one), path(&other), again])
             .run()
-            .code(2)
+            .code(3)
             .complains(&expected);
         let keyring = Keyring::with(&[(1, "signing", 10.0)]);
         let before = keyring.text();
         keyring
             .limpet(&["revoke", "--key", "1", "--stats", path(&one), again])
-            .code(2)
+            .code(3)
             .complains(&expected);
         assert_eq!(keyring.text(), before);
     }
@@ -252,7 +249,7 @@ fn counters_are_read_in_json_too() {
     let wrong = file(".json", "{\"stats\": 7}");
     limpet(&["keys", "count", path(&wrong)])
         .run()
-        .code(2)
+        .code(3)
         .complains("/stats, /stats?format=json or /stats/prometheus, found no counter limpet.keys.<id>.given");
 }
 
@@ -269,5 +266,5 @@ fn how_many_sessions_end_is_said_before() {
     ends(&["1"], &[]).says("ends     at most 3 sessions, counted by 2 Envoys since they started; earlier tokens");
     ends(&["1", "2"], &[]).says("ends     at most 5 sessions");
     ends(&["1,2"], &[]).says("ends     at most 5 sessions");
-    assert_eq!(ends(&["2"], &["--format", "json"]).json()["endsAtMost"], 2);
+    assert_eq!(ends(&["2"], &["-o", "json"]).json()["endsAtMost"], 2);
 }

@@ -123,7 +123,7 @@ fn no_more_keys_retire_than_may() {
     let full = Keyring::with(&keys);
     full.limpet(&["rotate", "--begin"])
         .code(0)
-        .says("8 keys retire, which is as many as may");
+        .says("8 keys are retiring (maximum 8)");
     keys.remove(3);
     let keyring = Keyring::with(&keys);
     keyring.limpet(&["rotate", "--begin"]).code(0);
@@ -133,7 +133,7 @@ fn no_more_keys_retire_than_may() {
 #[test]
 fn programs_were_told_nothing_of_a_step_that_is_not_due() {
     let keyring = Keyring::with(&[(1, "retiring", 1.0), (2, "signing", 1.0)]);
-    let told = keyring.limpet(&["rotate", "--format", "json"]).code(0).json();
+    let told = keyring.limpet(&["rotate", "-o", "json"]).code(0).json();
     assert_eq!(told["phase"], 3);
     assert!(
         told["notDue"]
@@ -214,7 +214,7 @@ fn states_of_no_rotation_are_left_to_the_operator() {
     ] {
         let keyring = Keyring::of(&json!({"keys": keys}));
         let before = keyring.text();
-        keyring.limpet(&["rotate"]).code(2).complains(complaint);
+        keyring.limpet(&["rotate"]).code(3).complains(complaint);
         assert_eq!(keyring.text(), before);
     }
     let unknown = Keyring::of(&json!({"keys": [key(1, "retiring"), key(2, "signing")]}));

@@ -42,13 +42,13 @@ fn the_filter_accepts_the_wrapped_text() {
         .code(0)
         .says("ok (2 keys");
     let json = keyring
-        .limpet(&[&["wrap", "--format", "json"], &UNDER_1[..]].concat())
+        .limpet(&[&["wrap", "-o", "json"], &UNDER_1[..]].concat())
         .code(0)
         .json();
     // The text is the same again: nothing in it is random.
     assert_eq!(
         json,
-        json!({"text": text, "keyEncryptionKey": 1, "keys": [1, 2], "into": null})
+        json!({"text": text, "keyEncryptionKey": 1, "keys": [1, 2], "file": null})
     );
 }
 
@@ -66,7 +66,7 @@ fn a_file_of_keys_is_wrapped_too() {
     assert_eq!(text.trim_end(), wrapped(&keyring));
     wrap()
         .run()
-        .code(2)
+        .code(3)
         .complains("the environment variable LIMPET_KEY_2 is not set");
 }
 
@@ -97,7 +97,7 @@ fn a_key_encryption_key_is_needed_and_never_repeated() {
             "key-encryption key 1: PATH: expected 32 bytes in base64",
         ),
     ] {
-        keyring.limpet(args).code(2).complains(complaint);
+        keyring.limpet(args).code(3).complains(complaint);
     }
 }
 
@@ -108,7 +108,7 @@ fn only_the_text_of_a_configuration_is_replaced() {
     let (file, content) = configuration(&keyring, &old);
     set_mode(&file, 0o640);
     keyring.limpet(&["rotate"]).code(0);
-    let into = ["wrap", "--into", file.to_str().unwrap()];
+    let into = ["wrap", "--write", file.to_str().unwrap()];
     let ran = keyring.limpet(&into).code(0);
     assert!(
         ran.stdout
@@ -135,7 +135,7 @@ fn an_unchanged_file_is_not_written() {
     let (file, _) = configuration(&keyring, &wrapped(&keyring));
     let inode = || std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(&file).unwrap());
     let before = inode();
-    let into = ["wrap", "--into", file.to_str().unwrap()];
+    let into = ["wrap", "--write", file.to_str().unwrap()];
     keyring.limpet(&into).code(0);
     assert_eq!(inode(), before);
     keyring.limpet(&["rotate"]).code(0);
@@ -156,7 +156,7 @@ fn the_text_is_replaced_in_a_configuration_of_envoy() {
     let file = keyring.folder.path().join("ecds.yaml");
     std::fs::write(&file, resource.to_string()).unwrap();
     keyring.limpet(&["rotate"]).code(0);
-    keyring.limpet(&["wrap", "--into", file.to_str().unwrap()]).code(0);
+    keyring.limpet(&["wrap", "--write", file.to_str().unwrap()]).code(0);
     limpet(&["keys", "list", file.to_str().unwrap()])
         .env("LIMPET_KEK_1", OTHER_KEY)
         .run()
@@ -175,17 +175,17 @@ fn a_text_that_cannot_be_replaced_stays() {
         (&folded, "wrappedKeys.text: malformed"),
     ] {
         let (file, content) = configuration(&keyring, text);
-        let ran = keyring.limpet(&["wrap", "--into", file.to_str().unwrap()]);
-        ran.code(2).complains(complaint);
+        let ran = keyring.limpet(&["wrap", "--write", file.to_str().unwrap()]);
+        ran.code(3).complains(complaint);
         assert_eq!(read(&file), content);
     }
     // A text with escapes.
     let (file, content) = configuration(&keyring, &format!("\"\\x67{}\"", good.get(1..).unwrap()));
     keyring.limpet(&["rotate"]).code(0);
-    let into = ["wrap", "--into", file.to_str().unwrap()];
+    let into = ["wrap", "--write", file.to_str().unwrap()];
     keyring
         .limpet(&into)
-        .code(2)
+        .code(3)
         .complains("expected wrappedKeys.text in one piece");
     assert_eq!(read(&file), content);
     // A key-encryption key that the filter would not find.
@@ -193,13 +193,13 @@ fn a_text_that_cannot_be_replaced_stays() {
     let unknown = [&into[..], &["--key-encryption-key", "3=LIMPET_KEK_2"]].concat();
     keyring
         .limpet(&unknown)
-        .code(2)
+        .code(3)
         .complains("wrappedKeys.keyEncryptionKeys: expected one with the id 3");
     assert_eq!(read(&file), content);
     let listed = keyring.folder.path().join("listed.yaml");
     std::fs::write(&listed, "keys: [{id: 1, env: LIMPET_KEY}]\npolicies: {}\n").unwrap();
-    let ran = keyring.limpet(&["wrap", "--into", listed.to_str().unwrap()]);
-    ran.code(2).complains("expected a configuration with wrappedKeys");
+    let ran = keyring.limpet(&["wrap", "--write", listed.to_str().unwrap()]);
+    ran.code(3).complains("expected a configuration with wrappedKeys");
 }
 
 #[test]

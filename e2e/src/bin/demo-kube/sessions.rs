@@ -40,7 +40,7 @@ pub(crate) async fn drained_by_command(setup: &Setup) -> Result<()> {
     let _pods = pods(setup).await?;
     let mut clients = clients(setup).await?;
     let counted = async || {
-        let (code, text) = limpet(setup, &["sessions", SERVICE, "--format", "json"]).await.ok()?;
+        let (code, text) = limpet(setup, &["sessions", SERVICE, "-o", "json"]).await.ok()?;
         let told: Value = serde_json::from_str(&text).ok()?;
         let pods = told["pods"].as_array()?.iter();
         let sessions = pods.map(|pod| pod["sessions"].as_u64().unwrap_or_default());
@@ -100,7 +100,7 @@ async fn pods(setup: &Setup) -> Result<Vec<Pod>> {
     // The first sessions are known, and then over, before the others begin.
     for known in [true, false] {
         poll::until("the first sessions to be over", async || {
-            let (_, text) = limpet(setup, &["sessions", SERVICE, "--format", "json"]).await.ok()?;
+            let (_, text) = limpet(setup, &["sessions", SERVICE, "-o", "json"]).await.ok()?;
             let told: Value = serde_json::from_str(&text).ok()?;
             let pods = told["pods"].as_array()?;
             let all = pods.len() == 3 && pods.iter().all(|pod| (pod["sessions"] != 0) == known);
@@ -138,7 +138,7 @@ async fn limpet(setup: &Setup, arguments: &[&str]) -> Result<(Option<i32>, Strin
     for (option, value) in [
         ("--kubeconfig", &kubeconfig),
         ("--namespace", &namespace),
-        ("--controller-namespace", &namespace),
+        ("--controller", &namespace),
     ] {
         all.extend([option.to_owned(), value.clone()]);
     }

@@ -167,8 +167,8 @@ impl Rendered {
             file("in.json"),
             json!({"kind": "List", "apiVersion": "v1", "items": objects}).to_string(),
         )?;
-        let arguments = ["render", "--format", "json", "-f", &file("in.json")];
-        let options = ["--config", &file("config.json"), "--envoy", &file("envoy.json")];
+        let arguments = ["render", "-o", "json", "-f", &file("in.json")];
+        let options = ["--config", &file("config.json"), "--write-envoy", &file("envoy.json")];
         let output = tools::run_limpet(&[arguments.as_slice(), &options].concat(), &[])?;
         let said = String::from_utf8_lossy(&output.stderr);
         let report = serde_json::from_slice(&output.stdout).with_context(|| said.into_owned())?;

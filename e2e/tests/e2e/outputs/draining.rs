@@ -1,4 +1,4 @@
-//! `limpet drain` before an Envoy ends.
+//! `limpet envoy drain` before an Envoy ends.
 
 use std::process::Output;
 
@@ -25,11 +25,7 @@ fn drain(site: &Site, time: &str) -> Result<tokio::task::JoinHandle<Result<Outpu
     };
     let arguments: Vec<String> = hook[1..].iter().map(|word| argument(word)).collect();
     Ok(tokio::task::spawn_blocking(move || {
-        let arguments: Vec<&str> = arguments
-            .iter()
-            .map(String::as_str)
-            .chain(["--format", "json"])
-            .collect();
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).chain(["-o", "json"]).collect();
         tools::run_limpet(&arguments, &[])
     }))
 }

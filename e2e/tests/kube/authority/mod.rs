@@ -77,7 +77,7 @@ impl TlsEnvoy {
         let mut arguments = vec!["controller", "bootstrap", "--gateway", &gateway, "--xds", &xds];
         arguments.extend(["--node-id", of, "--admin-port", "0", "--server-name", &host]);
         arguments.extend(["--ca", &ca, "--certificate", &certificate, "--key", &key]);
-        arguments.extend(["--folder", &etc]);
+        arguments.extend(["--write", &etc]);
         let output = tools::run_limpet(&arguments, &[])?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let bootstrap = fs::read_to_string(folder.path().join("etc/envoy.yaml"))?;

@@ -129,7 +129,7 @@ async fn until_annotated(namespace: &Namespace, pod: &str) -> Result<()> {
 #[tokio::test]
 async fn the_command_waits_for_the_last_session() -> Result<()> {
     let (namespace, _pods, pages, operator) = site("waits").await?;
-    let here = ["--controller-namespace", namespace.name()];
+    let here = ["--controller", namespace.name()];
     let tell = |a: (&str, u64, u64)| {
         for page in &pages {
             page.tell(&namespace, [a, ("ready", 5, 5)]);
@@ -170,7 +170,7 @@ pod/a deleted
 #[tokio::test]
 async fn the_command_waits_while_there_may_be_more() -> Result<()> {
     let (namespace, _pods, pages, operator) = site("doubts").await?;
-    let here = ["--controller-namespace", namespace.name()];
+    let here = ["--controller", namespace.name()];
     for page in &pages {
         page.tell(&namespace, [("draining", 0, 0), ("ready", 5, 5)]);
     }
@@ -207,7 +207,7 @@ async fn the_command_waits_while_there_may_be_more() -> Result<()> {
 #[tokio::test]
 async fn a_wait_that_ends_early_leaves_the_drain_in_place() -> Result<()> {
     let (namespace, _pods, pages, operator) = site("waits-long").await?;
-    let here = ["--controller-namespace", namespace.name()];
+    let here = ["--controller", namespace.name()];
     let wait = [&["drain", "b", "--wait"][..], &here].concat();
     pages[0].tell(&namespace, [("ready", 5, 5), ("ready", 3, 1)]);
     let undo = format!("limpet drain b -n {} --undo", namespace.name());
@@ -222,7 +222,7 @@ async fn a_wait_that_ends_early_leaves_the_drain_in_place() -> Result<()> {
             .then_some(ran)
     };
     let ran = poll::until("the missing right", refused).await?;
-    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert_eq!(ran.code, Some(3), "{ran:?}");
     let pod = namespace.get("v1/Pod", "b").await?;
     assert_eq!(pod["metadata"]["annotations"][DRAIN], Value::Null);
 
@@ -249,7 +249,8 @@ async fn a_wait_that_ends_early_leaves_the_drain_in_place() -> Result<()> {
     let ran = waiting.end().await?;
     assert_eq!(ran.code, Some(1), "{ran:?}");
     ensure!(
-        ran.out.contains("pod/b drains no more, because somebody took it back"),
+        ran.out
+            .contains("pod/b drains no more, because its annotation was removed"),
         "{ran:?}"
     );
     Ok(())
@@ -258,7 +259,7 @@ async fn a_wait_that_ends_early_leaves_the_drain_in_place() -> Result<()> {
 #[tokio::test]
 async fn sessions_are_shown_as_kubectl_shows_objects() -> Result<()> {
     let (namespace, _pods, pages, operator) = site("shows").await?;
-    let here = ["--controller-namespace", namespace.name()];
+    let here = ["--controller", namespace.name()];
     let show = async |arguments: &[&str]| {
         let all = [&["sessions"][..], arguments, &here].concat();
         operator.run_when_permitted(&all).await
@@ -278,7 +279,7 @@ async fn sessions_are_shown_as_kubectl_shows_objects() -> Result<()> {
     assert_eq!(lines[2][..5], ["b", "web", "draining", "0", "0"], "{ran:?}");
 
     for (name, found) in [("b", 1), ("web", 2), ("svc/web", 2), ("pod/a", 1)] {
-        let ran = show(&[name, "--format", "json"]).await?;
+        let ran = show(&[name, "-o", "json"]).await?;
         let told: Value = serde_json::from_str(&ran.out)?;
         assert_eq!(
             told["pods"].as_array().context("no pods")?.len(),
@@ -287,7 +288,7 @@ async fn sessions_are_shown_as_kubectl_shows_objects() -> Result<()> {
         );
     }
     let ran = show(&["other"]).await?;
-    ensure!(ran.code == Some(2), "{ran:?}");
+    ensure!(ran.code == Some(3), "{ran:?}");
     ensure!(
         ran.complaints.contains("other: no Service and no pod with sessions"),
         "{ran:?}"
@@ -312,7 +313,7 @@ async fn sessions_are_shown_as_kubectl_shows_objects() -> Result<()> {
             .contains("there may be more sessions: cannot ask the controller controller-0"),
         "{ran:?}"
     );
-    let ran = show(&["--format", "json"]).await?;
+    let ran = show(&["-o", "json"]).await?;
     let told: Value = serde_json::from_str(&ran.out)?;
     ensure!(
         told["complete"] == false && told["pods"][0]["complete"] == false,
@@ -321,12 +322,12 @@ async fn sessions_are_shown_as_kubectl_shows_objects() -> Result<()> {
     pages[1].set("");
     let ran = show(&[]).await?;
     ensure!(
-        ran.code == Some(2) && ran.complaints.contains("it tells nothing of sessions"),
+        ran.code == Some(3) && ran.complaints.contains("it tells nothing of sessions"),
         "{ran:?}"
     );
-    let ran = operator.run(&["sessions", "--controller-namespace", "default"]).await?;
+    let ran = operator.run(&["sessions", "--controller", "default"]).await?;
     ensure!(
-        ran.code == Some(2) && ran.complaints.contains("cannot list resource \"pods\""),
+        ran.code == Some(3) && ran.complaints.contains("cannot list resource \"pods\""),
         "{ran:?}"
     );
     Ok(())
@@ -362,7 +363,7 @@ async fn a_pod_is_deleted_after_its_last_session_and_stream() -> Result<()> {
     namespace.controller_pod("controller", site.controller.http()).await?;
     let rights = [&READING[..], &[("endpointslices", &["list"])]].concat();
     let operator = Operator::with(namespace, "operator", &rights).await?;
-    let here = ["--controller-namespace", namespace.name()];
+    let here = ["--controller", namespace.name()];
     let mut visitor = at(&site, "/", "chat").await?;
 
     let mut session = Session::new(Carrier::Cookie);

@@ -65,7 +65,7 @@ impl TlsSite {
         let mut arguments = vec!["controller", "bootstrap", "--gateway", &gateway, "--xds", &way];
         arguments.extend(["--node-id", "one", "--admin-port", "0", "--server-name", host]);
         arguments.extend(["--ca", &ca, "--certificate", &certificate, "--key", &key]);
-        arguments.extend(["--folder", &etc]);
+        arguments.extend(["--write", &etc]);
         let output = tools::run_limpet(&arguments, &[])?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let kek = controller.key_encryption_key();

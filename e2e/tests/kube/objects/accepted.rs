@@ -23,7 +23,7 @@ async fn try_all(output: &str, namespace: &Namespace) -> Result<usize> {
     for case in cases(output)? {
         let file = case.join("in.yaml");
         let file = file.to_str().context("a path")?;
-        let mut arguments = vec!["render", "--output", output, "--format", "json", "-f", file];
+        let mut arguments = vec!["render", "--target", output, "-o", "json", "-f", file];
         let config = case.join("config.yaml");
         if config.is_file() {
             arguments.extend(["--config", config.to_str().context("a path")?]);

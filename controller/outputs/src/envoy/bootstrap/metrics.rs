@@ -23,7 +23,7 @@ use super::super::pack::{duration, number};
 use super::super::routes::{answer_all, exactly};
 use super::watched;
 
-/// The name of the listener, and the prefix of its statistics, which `limpet drain` does not count as clients'.
+/// The name of the listener, and the prefix of its statistics: `limpet envoy drain` does not count them as clients'.
 const NAME: &str = "limpet.metrics";
 const ADMIN: &str = "limpet.admin";
 const PATH: &str = "/stats/prometheus";

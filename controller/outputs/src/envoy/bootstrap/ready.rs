@@ -15,7 +15,7 @@ use super::super::pack::{duration, no, number, pack};
 use super::super::routes::{answer_all, exactly};
 use super::watched;
 
-/// The name of the listener, and the prefix of its statistics, which `limpet drain` does not count as clients'.
+/// The name of the listener, and the prefix of its statistics: `limpet envoy drain` does not count them as clients'.
 const NAME: &str = "limpet.ready";
 
 /// Connections at the same time: they are short, and few ask.

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::graph::view;
-use crate::cluster::cli::OutputKind;
+use crate::cluster::cli::TargetKind;
 use crate::cluster::config::Config;
 use crate::cluster::controller::present::PublishedSnapshot;
 use crate::cluster::reconcile::fences;
@@ -38,7 +38,7 @@ fn with_certificate(yaml: &str) -> (PublishedSnapshot, String) {
         let file = directory.path().join(format!("{number}.yaml"));
         std::fs::write(file, documents.join("\n---\n")).unwrap();
     }
-    let settings = Config::default().settings(OutputKind::Envoy);
+    let settings = Config::default().settings(TargetKind::Envoy);
     let store = read_manifests(&[directory.path().display().to_string()], &settings)
         .unwrap()
         .store;

@@ -72,7 +72,7 @@ pub(super) fn ring(secret: &SecretObject) -> Result<KeyringContent, BrokenKeyrin
     let data = secret.data.as_ref().and_then(|data| data.get(KEYRING));
     let Some(ByteString(json)) = data else {
         return Err(BrokenKeyring(format!(
-            "{field}: expected a keyring, as `limpet keys generate FILE` makes one"
+            "{field}: expected a keyring, as `limpet keys generate --write FILE` makes one"
         )));
     };
     let broken = |error: &dyn fmt::Display| BrokenKeyring(format!("{field}: {error}"));

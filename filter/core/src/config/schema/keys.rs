@@ -101,7 +101,7 @@ pub struct KeyEncryptionKeyConfig {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SdsKeysConfig {
-    /// The name of the secret. It holds a keyring file, as `limpet keys generate FILE` writes it.
+    /// The name of the secret. It holds a keyring file, as `limpet keys generate --write FILE` writes it.
     #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     pub name: String,
     /// Where Envoy gets the secret from: its `ConfigSource`, as `sds_config` has it elsewhere. Without it, the secret

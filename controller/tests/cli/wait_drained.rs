@@ -1,4 +1,4 @@
-//! `limpet drained`, with a page in the controller's place. `e2e` has it in pods.
+//! `limpet wait-drained`, with a page in the controller's place. `e2e` has it in pods.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -36,8 +36,7 @@ fn controller(answers: &'static [(&'static str, &'static str)]) -> String {
 fn drained(controller: &str, timeout: &str) -> (Ran, Duration) {
     let begun = Instant::now();
     let arguments = [
-        "drained",
-        "--self",
+        "wait-drained",
         "-n",
         "shop",
         "--controller",
@@ -81,14 +80,14 @@ fn a_controller_that_is_away_is_asked_again() {
     let answers = &[("503 Service Unavailable", ""), ("200 OK", "{"), ("200 OK", NOTHING)];
     drained(&controller(answers), "30s").0.code(0);
     let (ran, took) = drained(&controller(&[("503 Service Unavailable", "")]), "2s");
-    ran.code(2).complains("503 Service Unavailable");
+    ran.code(3).complains("503 Service Unavailable");
     assert!(took >= Duration::from_secs(2), "{took:?}");
 }
 
 #[test]
 fn a_controller_that_counts_no_sessions_is_not_waited_for() {
     let (ran, took) = drained(&controller(&[("404 Not Found", "")]), "30m");
-    ran.code(2).complains("it counts no sessions");
+    ran.code(3).complains("it counts no sessions");
     assert!(took < Duration::from_secs(10), "{took:?}");
 }
 
@@ -103,7 +102,7 @@ fn a_wrong_address_is_refused_at_once() {
         "::1:80",
     ] {
         let (ran, took) = drained(address, "1m");
-        assert_eq!(ran.code, 2, "{address}");
+        assert_eq!(ran.code, 3, "{address}");
         assert!(ran.stderr.contains("expected host:port, such as"), "{}", ran.stderr);
         assert!(took < Duration::from_secs(30), "{took:?}");
     }

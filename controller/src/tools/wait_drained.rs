@@ -1,4 +1,4 @@
-//! `limpet drained`.
+//! `limpet wait-drained`.
 
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::http::Http;
-use crate::cli::DrainedArgs;
+use crate::cli::WaitDrainedArgs;
 use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output};
 use crate::settling::SETTLING;
@@ -77,7 +77,7 @@ impl DrainedWait {
     }
 }
 
-pub(crate) fn run(args: &DrainedArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
+pub(crate) fn run(args: &WaitDrainedArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let begun = Instant::now();
     let deadline = begun + args.timeout.get();
     let controller = Http::new(args.controller.clone());
@@ -130,18 +130,19 @@ fn read(page: &str) -> Result<PodDrainage, String> {
 
 fn report(own: &PodDrainage, is_drained: bool, took: Duration, form: Output) -> Result<CommandVerdict, CommandFailure> {
     match form {
-        Output::Json => {
-            output::print_json(&json!({
+        Output::Document(format) => {
+            let value = json!({
                 "drained": is_drained, "known": own.known, "sessions": own.sessions, "streams": own.streams,
                 "complete": own.complete, "why": own.why, "seconds": took.as_secs(),
-            }))?;
+            });
+            output::print_document(format, &value)?;
         }
-        Output::Text => output::print(&text(own, is_drained, took))?,
+        Output::Text { .. } => output::print(&text(own, is_drained, took))?,
     }
     Ok(if is_drained {
         CommandVerdict::Good
     } else {
-        CommandVerdict::Bad
+        CommandVerdict::Warned
     })
 }
 
