@@ -117,9 +117,10 @@ descriptors: ## Write the descriptors of Envoy's protocol buffers again
 	@echo "Writing controller/outputs/src/descriptors.binpb (2 minutes the first time)"
 	@UPDATE_DESCRIPTORS=1 cargo test --locked -p limpet-outputs --test descriptors
 
-golden: ## Write the golden cases again: controller/tests/golden, filter/core/tests/golden
+golden: ## Write the golden cases and docs/reference/commands.md again
 	@UPDATE_GOLDEN=1 cargo test --locked -q -p limpet -p limpet-core --test golden --test exchanges && \
-	git status --short controller/tests/golden filter/core/tests/golden
+	UPDATE_GOLDEN=1 cargo test --locked -q -p limpet --test pages -- commands:: && \
+	git status --short controller/tests/golden filter/core/tests/golden docs/reference/commands.md
 
 chart: ## Check the Helm chart, its golden files and the manifests that are made of it: TEST=name
 	@echo "Testing the chart with Helm (1 minute the first time, and 3 more to build Helm)"

@@ -22,10 +22,10 @@ const OUTCOMES: &[Outcomes] = &[
     Outcomes {
         command: "check",
         codes: [
-            "no error and no warning; notes may be there",
+            "no error and no warning",
             "warnings only",
             "an error, or with --deny-warnings a warning",
-            "a wrong argument, or a file that cannot be read or is neither YAML nor JSON",
+            "",
         ],
     },
     Outcomes {
@@ -34,24 +34,24 @@ const OUTCOMES: &[Outcomes] = &[
             "a signal ended it; with --check, the configuration has no error",
             "",
             "the configuration has an error",
-            "a wrong argument, an unreadable file, no cluster, or an address that is in use",
+            "",
         ],
     },
     Outcomes {
         command: "drain",
         codes: [
             "the pod has the annotation, or with --undo has none; with --wait, it has no sessions left",
-            "with --wait: sessions are left when the time is over or after Ctrl-C, and the pod still drains; or the \
-             drain was undone; or the pod is gone and had sessions",
+            "with --wait: sessions are left after the time or Ctrl-C, the drain was undone, or the pod had sessions at \
+             its end",
             "",
-            "there is no such pod, no Service selects it, no controller answers, or the API server refuses a request",
+            "no such pod, no Service of it, no controller, or a refused request",
         ],
     },
     Outcomes {
         command: "envoy drain",
         codes: [
-            "no request is under way; idle connections may be left, and their clients reconnect",
-            "requests are under way when the time is over, and end with Envoy: long ones, streams, WebSockets",
+            "no request is under way; idle connections may be left",
+            "requests are under way when the time is over, and end with Envoy",
             "",
             "Envoy's admin interface does not answer, or answers with an error",
         ],
@@ -60,7 +60,7 @@ const OUTCOMES: &[Outcomes] = &[
         command: "explain",
         codes: [
             "no problem; with tokens, one of them is honoured",
-            "no token to judge, no key to verify it, or no ready pod at its backend's address",
+            "no token, no key to verify it, or no ready pod at its backend's address",
             "a problem of the route or of the sessions of a rule; with tokens, each is refused",
             "",
         ],
@@ -88,7 +88,7 @@ const OUTCOMES: &[Outcomes] = &[
         codes: [
             "every object is accepted",
             "no Gateway is for this target",
-            "an object is not accepted, is of no known kind, or is refused by the definitions of the Gateway API",
+            "an object is not accepted, not known, or refused by the Gateway API's definitions",
             "",
         ],
     },
@@ -105,8 +105,8 @@ const OUTCOMES: &[Outcomes] = &[
         command: "token inspect",
         codes: [
             "a token is honoured",
-            "no token is refused, and none is verified: its key was not given",
-            "no token is honoured, and one is refused",
+            "not verified: no key for it was given",
+            "a token is refused, and none is honoured",
             "",
         ],
     },
@@ -116,7 +116,7 @@ const OUTCOMES: &[Outcomes] = &[
             "no session and no stream is left, or no Envoy leads to this pod",
             "sessions or streams are left, or may be left, when the time is over",
             "",
-            "the controller does not answer when the time is over, or counts no sessions",
+            "the controller does not answer, or counts no sessions",
         ],
     },
 ];

@@ -44,7 +44,7 @@ use tools::{check, complete, completions, drain, install, keys, man, token, vers
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// The form of the output; `wide` only of sessions, explain and keys list
+    /// The form of the output. `wide` is for `sessions`, `explain` and `keys list`
     #[arg(
         long,
         short,

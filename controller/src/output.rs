@@ -35,10 +35,6 @@ impl Output {
         self == Self::WIDE
     }
 
-    pub(crate) fn is_text(self) -> bool {
-        matches!(self, Self::Text { .. })
-    }
-
     /// The form that these arguments ask for, as far as they can be understood: clap knows it only of arguments that
     /// are right.
     pub(crate) fn of_arguments(arguments: &[String]) -> Self {

@@ -22,7 +22,7 @@ const PATTERNS: [Pattern; 7] = [
                 .count()
         },
         instead: "name them: \"A client without a token goes …\" in place of \"Who has no token goes …\"",
-        in_comments: 3,
+        in_comments: 2,
     },
     Pattern {
         name: "is what",
@@ -45,25 +45,25 @@ const PATTERNS: [Pattern; 7] = [
         name: "anew",
         is_in: |text| phrases(text, &[&["anew"]]),
         instead: "again, or a verb: \"rebuilt\", \"restarts\"",
-        in_comments: 1,
+        in_comments: 0,
     },
     Pattern {
         name: "nobody, somebody, everybody, whoever",
         is_in: |text| phrases(text, &[&["nobody"], &["somebody"], &["everybody"], &["whoever"]]),
         instead: "name them: \"no client\", \"another controller\", \"each replica\"",
-        in_comments: 1,
+        in_comments: 0,
     },
     Pattern {
         name: "alone for only",
         is_in: |text| phrases(text, &[&["alone"]]),
         instead: "only, in front of what it is about",
-        in_comments: 2,
+        in_comments: 1,
     },
     Pattern {
         name: "that of, those of",
         is_in: |text| phrases(text, &[&["that", "of"], &["those", "of"]]),
         instead: "the noun again: \"the Gateway's limit\" in place of \"that of the Gateway\"",
-        in_comments: 10,
+        in_comments: 1,
     },
 ];
 

@@ -3,19 +3,15 @@ use clap::Args;
 /// Check configurations of the filter, and of Envoy with the filter inside
 ///
 /// A file is a configuration of the filter, or one of Envoy: a bootstrap, listeners, routes, a discovered
-/// configuration, or an object of Istio or Envoy Gateway. Of a YAML file with several documents, each is checked. In
-/// Envoy's configuration, the command also checks the chain around the filter, the sessions of routes, and whether
-/// their clusters hold sessions.
+/// configuration, or an object of Istio or Envoy Gateway. In Envoy's configuration, the command also checks the chain
+/// around the filter, the sessions of routes, and whether their clusters hold sessions. Give files that belong together
+/// in one call. Files that an Envoy watches are read as well.
 ///
-/// Give files that belong together in one call, such as all that `limpet render --write-xds` writes. Files that an
-/// Envoy watches are read as well, and a note names those that cannot be read.
-///
-/// Every finding has its place in the file, the path of the field, and the expected value. Errors come first, then
-/// warnings and notes; the last lines are the verdicts, one for each file.
+/// Every finding has its place, the path of the field, and the expected value. Errors come first, then warnings and
+/// notes; the last lines are the verdicts, one for each file.
 ///
 /// With --minimal, notes name the parts of the chain that nothing needs in this configuration. Delete all of them or
-/// some, in the order of the notes. Parts that keep clients from steering, and that hide addresses of backends, are
-/// never named. It saves little, so keep the chain if routes or policies may change.
+/// some, in the order of the notes. It saves little, so keep the chain if routes or policies may change.
 #[derive(Debug, Args)]
 #[command(after_help = "\
   limpet check --env envoy-configs/cookie.yaml envoy-configs/two-policies.yaml

@@ -40,8 +40,8 @@ pub(crate) struct WaitDrainedArgs {
         value_parser = host_and_port
     )]
     pub(crate) controller: String,
-    /// The pod's namespace; Services of other namespaces do not count [default: the namespace of its service account, if
-    /// its token is mounted, or else all]
+    /// The pod's namespace; Services of other namespaces do not count [default: the namespace of its service account,
+    /// if its token is mounted, or else all]
     #[arg(long, short, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
     /// How long to wait at most

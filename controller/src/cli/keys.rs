@@ -115,8 +115,7 @@ pub(crate) struct RevokeArgs {
 // How long a retiring key has to stay. No doc comment: clap would take it for the command's.
 #[derive(Debug, Args)]
 pub(crate) struct LifeArgs {
-    /// A configuration of the filter, or of Envoy with the filter inside: a retiring key stays for the longest life of
-    /// a token under its policies
+    /// A configuration with the filter: a retiring key stays for the longest life of a token under its policies
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<String>,
     /// The longest life of a token [default: 184h49m: the default `maxIdle` plus 10 % plus 1m]

@@ -20,7 +20,7 @@ pub(crate) struct RealmArgs {
     /// given by `env` are read from the environment of this command
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     pub(crate) keys: Option<String>,
-    /// A configuration of the filter, or of Envoy with the filter inside, that has the keys, policies and scopes
+    /// A configuration with the filter, which has the keys, policies and scopes
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<String>,
     /// A policy of the configuration [default: any]

@@ -17,8 +17,9 @@ pub(crate) fn run(args: &CompleteArgs, command: &Command) -> Result<CommandVerdi
     // Puts options of all commands into each.
     command.build();
     let (words, directive) = complete(&command, &args.words);
-    let lines: String = words.into_iter().map(|word| format!("{word}\n")).collect();
-    output::print(&format!("{lines}{directive}\n"))?;
+    let directive = directive.to_owned();
+    let lines: Vec<String> = words.into_iter().chain([directive, String::new()]).collect();
+    output::print(&lines.join("\n"))?;
     Ok(CommandVerdict::Good)
 }
 

@@ -583,3 +583,28 @@ fn the_session_of_a_fetched_url_is_judged() {
         .code(3)
         .complains("--curl: http://127.0.0.1:1/: ");
 }
+
+/// As kubectl takes kinds and names.
+#[test]
+fn a_route_had_to_have_its_kind_behind_a_slash() {
+    let site = Site::new();
+    let of = |objects: &str, route: &[&str]| {
+        let objects = file(".yaml", objects);
+        let files = ["-f", path(&objects)];
+        limpet(&[&["explain"], route, &files].concat()).run()
+    };
+    let expected = of(OBJECTS, &["httproute/shop"]).code(0).stdout;
+    for route in [&["httproute", "shop"][..], &["httproutes", "shop"], &["shop"]] {
+        assert_eq!(of(OBJECTS, route).code(0).stdout, expected, "{route:?}");
+    }
+    of(OBJECTS, &["shopp"])
+        .code(3)
+        .complains("no route default/shopp in the files");
+    let grpc = "apiVersion: gateway.networking.k8s.io/v1\nkind: GRPCRoute\nmetadata: {name: shop}\n\
+                spec: {parentRefs: [{name: web}], rules: []}\n";
+    let two = of(&format!("{OBJECTS}\n---\n{grpc}"), &["shop"]).code(3);
+    two.complains("several kinds of routes have this name: expected httproute/shop or grpcroute/shop");
+    let wide = site.explain(&["-o", "wide"]).code(0);
+    wide.says("      10.0.0.7:8080  ready, pod v1-a\n")
+        .says("      10.0.0.8:8080  draining, pod v1-b\n");
+}

@@ -65,3 +65,43 @@ fn a_page_that_cannot_be_written_is_named() {
     let ran = limpet(&["man", "--write", crate::path(&file)]).run().code(3);
     ran.complains("cannot be written");
 }
+
+/// As kubectl finds it.
+fn plugin(args: &[&str]) -> crate::Ran {
+    let folder = folder();
+    let program = folder.path().join("kubectl-limpet");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_limpet"), &program).unwrap();
+    let mut command = Command::new(program);
+    command.args(args);
+    crate::Limpet(command).run()
+}
+
+#[test]
+fn a_plugin_of_kubectl_called_itself_limpet() {
+    plugin(&["check", "--help"])
+        .code(0)
+        .says("Usage: kubectl limpet check ")
+        .says("  kubectl limpet check --env");
+    plugin(&["check"]).code(3).complains("Usage: kubectl limpet check ");
+    plugin(&["check", "x", "-o", "xml"])
+        .code(3)
+        .complains("invalid value 'xml'");
+    let completed = plugin(&["__complete", "keys", "ro"]).code(0).stdout;
+    assert!(
+        completed.starts_with("rotate\t") && completed.ends_with("\n:4\n"),
+        "{completed}"
+    );
+    let script = plugin(&["completions", "kubectl"]).code(0).stdout;
+    assert!(script.contains("\nexec kubectl-limpet __complete \"$@\"\n"), "{script}");
+}
+
+#[test]
+fn the_version_is_a_command_in_every_form() {
+    let version = env!("CARGO_PKG_VERSION");
+    let said = |args: &[&str]| limpet(args).run().code(0).stdout;
+    assert_eq!(said(&["version"]), format!("limpet {version}\n"));
+    assert_eq!(said(&["version", "-o", "yaml"]), format!("version: \"{version}\"\n"));
+    assert_eq!(said(&["--version"]), format!("limpet {version}\n"));
+    let refused = limpet(&["version", "-o", "wide"]).run().code(3);
+    refused.complains("-o wide: expected text, json or yaml: this command has no wider table");
+}

@@ -1,5 +1,5 @@
-//! `limpet render --write-xds` writes a folder that an Envoy discovers its configuration from. This needs no cluster, but an
-//! Envoy that reads unchanged files.
+//! `limpet render --write-xds` writes a folder that an Envoy discovers its configuration from. This needs no cluster,
+//! but an Envoy that reads unchanged files.
 
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::kube::Proxy;

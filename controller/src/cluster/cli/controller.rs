@@ -31,7 +31,7 @@ pub(crate) struct ServeArgs {
     /// The configuration of the controller, in YAML or JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<String>,
-    /// What to configure
+    /// What the controller configures
     #[arg(long, value_enum, default_value = "envoy")]
     pub(crate) target: TargetKind,
     /// Validate the configuration, try the addresses, and end; needs no cluster. Nothing is printed without errors
@@ -39,19 +39,19 @@ pub(crate) struct ServeArgs {
     pub(crate) check: bool,
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
-    /// The format of the log on stderr. Its level is that of the environment variable `RUST_LOG`, or `info`
+    /// The format of the log on stderr. The environment variable `RUST_LOG` has its level, by default `info`
     #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
     pub(crate) log_format: LogFormat,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TargetKind {
-    /// Envoys of Limpet's own GatewayClass, over xDS
+    /// Envoys of Limpet's GatewayClass, over xDS
     #[default]
     Envoy,
-    /// Istio, with objects of its API
+    /// Objects for Istio
     Istio,
-    /// Envoy Gateway, with objects of its API
+    /// Objects for Envoy Gateway
     EnvoyGateway,
 }
 
@@ -70,7 +70,7 @@ pub(crate) enum ControllerCommand {
 
 /// Print or write the bootstrap configuration of a Gateway's Envoy (`envoy -c FILE`)
 ///
-/// The Envoy gets everything else from the controller. With --write DIR, the configuration goes to `DIR/envoy.yaml`, and
+/// The Envoy gets everything else from the controller. With --write, the configuration goes to `DIR/envoy.yaml`, and
 /// Envoy must find the directory under the same path: with mutual TLS it also has the files by which Envoy reloads
 /// certificates and keys that change.
 #[derive(Debug, Args)]
@@ -90,32 +90,30 @@ pub(crate) struct BootstrapArgs {
     /// The port of Envoy's admin interface, on 127.0.0.1
     #[arg(long, value_name = "PORT", default_value_t = ADMIN_PORT)]
     pub(crate) admin_port: u16,
-    /// The port where Envoy answers `GET /ready` of any client: 200, or 503 once it drains. Everything else there is 404.
-    /// It answers once Envoy has its first configuration
+    /// The port where Envoy answers `GET /ready`: 200 once it has its configuration, or 503 once it drains
     #[arg(long, value_name = "PORT", default_value_t = READY_PORT)]
     pub(crate) ready_port: u16,
-    /// The port where Envoy answers `GET /stats/prometheus` of any client, with 2 answers and 16 connections at the same
-    /// time; everything else there is 404. It needs an --admin-port other than 0 [default: none]
+    /// The port where Envoy answers `GET /stats/prometheus`, with 2 answers at the same time. It needs an --admin-port
+    /// other than 0 [default: none]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) metrics_port: Option<u16>,
     /// The address of both these ports. For pods with only IPv6, `::`, which also takes IPv4
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0")]
     pub(crate) ready_address: IpAddr,
-    /// The MiB that Envoy's heap may have: take three quarters of its container's memory. At 90 % Envoy frees memory, at
-    /// 95 % it answers 503, at 98 % it accepts no connections
+    /// The MiB that Envoy's heap may have: three quarters of its memory. At 90 % Envoy frees memory, at 95 % it answers
+    /// 503, at 98 % it accepts no connections
     #[arg(long, value_name = "MIB", default_value_t = 768, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_heap: u32,
-    /// The number of clients' connections at the same time. Envoy closes further ones, except on its admin interface,
-    /// --ready-port and --metrics-port
+    /// The number of clients' connections at the same time; Envoy closes further ones
     #[arg(long, value_name = "NUMBER", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_connections: u32,
-    /// For mutual TLS: the file, in Envoy's file system, with the CA of the controller's certificate
+    /// For mutual TLS: the CA of the controller's certificate, as a file of Envoy's
     #[arg(long, value_name = "FILE", requires_all = ["certificate", "key"])]
     pub(crate) ca: Option<String>,
-    /// For mutual TLS: the file, in Envoy's file system, with Envoy's certificate
+    /// For mutual TLS: Envoy's certificate, as a file of Envoy's
     #[arg(long, value_name = "FILE", requires_all = ["ca", "key"])]
     pub(crate) certificate: Option<String>,
-    /// For mutual TLS: the file, in Envoy's file system, with the private key of the certificate
+    /// For mutual TLS: the private key of the certificate, as a file of Envoy's
     #[arg(long, value_name = "FILE", requires_all = ["ca", "certificate"])]
     pub(crate) key: Option<String>,
     /// The name that the controller's certificate must have [default: the host of --xds]

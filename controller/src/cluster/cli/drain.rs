@@ -6,11 +6,10 @@ use limpet_core::time::GatewayDuration;
 /// Drain a pod: it gets no new sessions, and keeps those that it has
 ///
 /// The command writes an annotation of the pod, which controllers read; --undo removes it. It needs the rights to get
-/// and patch pods, and to list EndpointSlices; with --delete, to delete pods.
+/// and patch pods, and to list EndpointSlices.
 ///
 /// With --wait, it shows the sessions that are left, in all Services of the pod, until it was known for 15 seconds that
-/// there are none. It warns while a count is not complete. It needs the rights of `limpet sessions` as well, and changes
-/// nothing if no controller answers.
+/// there are none. It needs the rights of `limpet sessions` as well, and changes nothing if no controller answers.
 ///
 /// `limpet envoy drain` drains the Envoy of this machine.
 #[derive(Debug, Args)]

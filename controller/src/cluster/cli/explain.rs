@@ -8,21 +8,16 @@ use limpet_core::time::Timestamp;
 /// Explain which sessions the rules of a route have and why, and whether a token would be honoured
 ///
 /// For each rule: the objects that ask for sessions, in the order of precedence, and the one that counts; the cookie or
-/// header with all attributes; the origin of each field; the scope; and the destinations, with the hashes that tokens
-/// name them by. For a rule without sessions, it names policies beside its Services whose targets do not exist. `-o
-/// wide` adds the endpoints of each destination.
+/// header; the origin of each field; the scope; and the destinations, with the hashes that tokens name them by. A rule
+/// without sessions names policies beside its Services whose targets do not exist. `-o wide` adds the endpoints of each
+/// destination.
 ///
 /// With --token, --cookie or --curl, it also says of each token whether it would be honoured here, or why not, and what
 /// would accept it. The verdict is the filter's, with the words of the access log.
 ///
-/// The command reads with the rights of the kubeconfig, and writes nothing: it lists the kinds that the controller
-/// reads, and gets its ConfigMaps and the pod that a token leads to. It reads the keyring only to judge a token, and
-/// prints no key. `not known` names unreadable objects, with the missing right. If a kind cannot be listed in all
-/// namespaces, the namespaces of the route and of its Gateways are enough.
-///
-/// With --filename, an object that is in no file does not exist: give the GatewayClass, the Gateway, the route, its
-/// Services, policies, and ReferenceGrants. EndpointSlices say whether the backend of a token is there. Certificates
-/// are not read, and count as valid.
+/// The command only reads, with the rights of the kubeconfig, and the keyring only to judge a token. `not known` names
+/// unreadable objects, with the missing right. With --filename, an object that is in no file does not exist.
+/// Certificates count as valid.
 #[derive(Debug, Args)]
 #[command(after_help = "\
   limpet explain httproute shop -n shop
@@ -42,8 +37,7 @@ pub(crate) struct ExplainArgs {
     /// A token to judge: a value, `name=value`, a line of a header, or a URL
     #[arg(long, group = "judged")]
     pub(crate) token: Option<String>,
-    /// A line `Cookie: ...` or `Set-Cookie: ...` whose tokens to judge, the value of a `Cookie`, or a row of curl's
-    /// cookie jar
+    /// Tokens to judge: a line `Cookie: ...` or `Set-Cookie: ...`, a value of `Cookie`, or a row of curl's cookie jar
     #[arg(long, value_name = "LINE", group = "judged")]
     pub(crate) cookie: Option<String>,
     /// A URL to get once: judge the tokens in the answer's cookies, headers and redirect, which is not followed
@@ -68,11 +62,11 @@ pub(crate) struct ExplainArgs {
     /// its defaults]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<String>,
-    /// The namespace of the controller; behind a slash, the name of the ConfigMap with its configuration, if that is not
+    /// The namespace of the controller; behind a slash, the ConfigMap with its configuration, by default
     /// `limpet-controller`
     #[arg(long, value_name = "NAMESPACE[/NAME]", default_value = "limpet-system", value_parser = controller)]
     pub(crate) controller: ObjectName,
-    /// What the controller writes for
+    /// What the controller configures
     #[arg(long, value_enum, default_value = "envoy")]
     pub(crate) target: TargetKind,
     #[command(flatten)]

@@ -12,11 +12,10 @@ pub(crate) enum MigrateCommand {
 /// Release 1.7 has no `sessionName` and no `cookieConfig` in an XBackendTrafficPolicy, and the API server leaves them
 /// out of every policy that has them. Run this before the upgrade: it keeps their values in annotations. Run it again
 /// after the upgrade: it writes the fields of the new release. Names, lifetimes and timeouts stay the same, so all
-/// sessions survive. The command asks the API server which fields it takes.
+/// sessions survive.
 ///
-/// Without --write, it prints what it would change, and why the other policies need nothing. It needs the rights to
-/// list and patch the policies. If a policy changes at the same moment, the API server refuses the change: run the
-/// command again.
+/// Without --write, it prints what it would change. It needs the rights to list and patch the policies. If a policy
+/// changes at the same moment, the API server refuses the change: run the command again.
 #[derive(Debug, Args)]
 #[command(after_help = "\
   limpet migrate policies -A

@@ -5,15 +5,14 @@ use crate::cluster::gateway_api::GatewayApi;
 
 /// Render manifests as the controller would, and report what becomes of each object; needs no cluster
 ///
-/// The report goes to stdout, in YAML by default, and covers these objects only: times, Envoys and other controllers
-/// are not known.
+/// The report goes to stdout, in YAML by default; with another --target, its objects do, and the report goes to stderr.
+/// It covers these objects only: times, Envoys and other controllers are not known. With the ConfigMap
+/// `limpet-controller-memory` among the files, sessions are those that the controller remembers.
 ///
-/// `withoutStatus` names an object whose status has no place for a problem, such as a route whose Gateway is not among
-/// the manifests. `notServed` names Gateways and routes of another control plane, with the --target for it. `notKnown`
-/// has kinds and versions that do not exist in the groups of the Gateway API and in `limpet.dev`, such as `HTTPRuote`;
-/// `notRead` counts other kinds. `refusedByGatewayAPI` names the fields of sessions that the definitions of each release
-/// refuse. With the ConfigMap `limpet-controller-memory` among the files, sessions are those that the controller
-/// remembers.
+/// `withoutStatus` names an object whose status has no place for a problem, such as a route without its Gateway.
+/// `notServed` names objects of another control plane, with the --target for it. `notKnown` has kinds and versions that
+/// do not exist, such as `HTTPRuote`; `notRead` counts other kinds. `refusedByGatewayAPI` names fields of sessions that
+/// the definitions of a release refuse.
 #[derive(Debug, Args)]
 #[command(after_help = "\
   limpet render -f controller/deploy/envoy/gateway.yaml
@@ -26,7 +25,7 @@ pub(crate) struct RenderArgs {
     /// The configuration of the controller, in YAML or JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<String>,
-    /// What to render for. Objects for another control plane go to stdout, and the report to stderr
+    /// What the controller configures
     #[arg(long, value_enum, default_value = "envoy")]
     pub(crate) target: TargetKind,
     /// The release of the Gateway API whose definitions the cluster has, from 1.2 to 1.7 [default: any one that accepts

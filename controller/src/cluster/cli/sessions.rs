@@ -4,18 +4,14 @@ use super::ReachArgs;
 
 /// Show where sessions live: for each pod its sessions, its streams, and when it was used last
 ///
-/// A session counts until its idle bound is over. `STREAMS` are requests in flight, WebSockets among them. `REQUESTS`
-/// are those since the controllers started, or since the pod got sessions after a time without any; `-` stands for
-/// none. The state is `ready`, `draining`, `gone` (no endpoint any more), or `unrouted` (no route leads to the Service
-/// any more, and the controller does not watch its pods). `12+` means at least 12 sessions: the controllers do not know
-/// all Envoys, and a warning says why. `-o wide` adds the address of the pod.
+/// A session counts until its idle bound is over. `STREAMS` are requests in flight, also long ones. `REQUESTS` are
+/// those since the controllers started, or since the pod got sessions after a time without any. The state is
+/// `ready`, `draining`, `gone` (no endpoint any more), or `unrouted` (no route leads to the Service any more). `12+`
+/// means at least 12 sessions: the controllers do not know all Envoys, and a warning says why. `-o wide` adds the
+/// address of the pod. With `-o json`, pods are in a list `pods`; with --watch, each change is an object.
 ///
-/// With `-o json`, the fields of each pod are `namespace`, `service`, `pod`, `address`, `state`, `sessions`, `streams`,
-/// `requests`, `lastUse`, `oldest`, `complete` and, if that is false, `why`; all are in a list `pods`, or with --watch
-/// in an object for each change.
-///
-/// The command asks all ready controllers through the API server, with the rights of the kubeconfig: to list pods in
-/// the controller's namespace, and to get `pods/proxy` there. Counts of replicas are merged.
+/// The command asks all ready controllers through the API server: the kubeconfig needs the rights to list pods in the
+/// controller's namespace, and to get `pods/proxy` there.
 #[derive(Debug, Args)]
 #[command(after_help = "\
   limpet sessions -n shop

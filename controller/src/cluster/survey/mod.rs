@@ -119,7 +119,7 @@ fn none(
     why: &BTreeSet<String>,
     form: Output,
 ) -> Result<(), CommandFailure> {
-    if form.is_text() || selection.names_one() {
+    if matches!(form, Output::Text { .. }) || selection.names_one() {
         doubt(why);
     }
     let place = selection

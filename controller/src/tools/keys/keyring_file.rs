@@ -135,11 +135,10 @@ impl KeyringFile {
             };
             let since = since(key).map_or_else(unknown, |since| since_words(since, now));
             let created = created(key).map_or_else(unknown, |created| time_format::words(created, now));
-            let removable = going.iter().filter(|going| is_wide && going.id == key.id);
-            let removable = removable.filter_map(|going| going.end);
-            let removable: String = removable
-                .map(|end| format!(", removable from {}", time_format::words(end, now)))
-                .collect();
+            let removable = going.iter().find(|going| is_wide && going.id == key.id);
+            let removable = removable.and_then(|going| going.end).map_or_else(String::new, |end| {
+                format!(", removable from {}", time_format::words(end, now))
+            });
             format!(
                 "key {:<3}  {state:9}  since {since}, made {created}{removable}\n",
                 key.id

@@ -109,3 +109,14 @@ fn standard_input_is_listed_too() {
         .code(0)
         .says("key 7    signing\n");
 }
+
+#[test]
+fn a_wide_list_has_exact_times() {
+    let keyring = Keyring::with(&[(1, "retiring", 2.0), (2, "signing", 3.0)]);
+    let wide = keyring.limpet(&["list", "-o", "wide", "--longest-life", "5h"]).code(0);
+    let line = wide.stdout.lines().find(|line| line.starts_with("key 1")).unwrap();
+    assert!(
+        line.contains("retiring   since 20") && line.contains(", removable from 20"),
+        "{line}"
+    );
+}

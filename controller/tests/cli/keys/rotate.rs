@@ -256,3 +256,14 @@ fn a_file_that_others_may_read_is_reported_and_closed() {
     let ran = keyring.limpet(&["rotate"]).code(0);
     assert_eq!(ran.stderr, "");
 }
+
+#[test]
+fn a_dry_run_of_a_rotation_wrote_the_file() {
+    let keyring = Keyring::generated();
+    let before = keyring.text();
+    keyring
+        .limpet(&["rotate", "--dry-run"])
+        .code(0)
+        .says("phase    1 of 3: key 2");
+    assert_eq!(keyring.text(), before);
+}

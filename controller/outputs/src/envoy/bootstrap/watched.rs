@@ -13,8 +13,8 @@ use envoy_types::pb::envoy::extensions::filters::network::http_connection_manage
 use super::super::listeners::{bind, network_filter};
 use super::super::pack::{duration, no, number};
 
-/// A listener of the manager's name, which is the prefix of its statistics, too: by it, `limpet envoy drain` tells it from
-/// clients' listeners. It buffers so many bytes for each connection.
+/// A listener of the manager's name, which is the prefix of its statistics, too: by it, `limpet envoy drain` tells it
+/// from clients' listeners. It buffers so many bytes for each connection.
 pub(super) fn listener(address: SocketAddr, buffer: u32, manager: HttpConnectionManager) -> Listener {
     Listener {
         name: manager.stat_prefix.clone(),
