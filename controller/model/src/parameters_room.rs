@@ -10,7 +10,7 @@ use super::maps::{Map, changed};
 type Gateways = Map<ObjectName, Object<GatewaySpec>>;
 type EnvoyDeployments = Map<ObjectName, Object<EnvoyDeploymentSpec>>;
 
-/// The most bytes of JSON of all Gateways' parameters, without those of classes. Each Gateway has its own copy, in the
+/// The most bytes of JSON of all Gateways' parameters, without the classes' parameters. Each Gateway has its own copy, in the
 /// graph and in the objects of its Envoys.
 pub(crate) const MOST_BYTES: usize = 8 << 20;
 

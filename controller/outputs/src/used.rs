@@ -292,7 +292,7 @@ impl GatewayReferences {
         self.changes(before).filter(|reference| !self.has(reference))
     }
 
-    /// The references that differ from those of `before`, some more than once.
+    /// The references that differ from the ones in `before`, some more than once.
     pub(crate) fn changes<'u>(&'u self, before: &'u Self) -> impl Iterator<Item = &'u VirtualHostReference> {
         before.0.diff(&self.0).map(|item| match item {
             DiffItem::Add((reference, _)) | DiffItem::Remove((reference, _)) => reference,

@@ -175,7 +175,7 @@ fn resolve(
 /// The reason, the field below the reference, and the message.
 type BadReference = (&'static str, &'static str, String);
 
-/// These authorities, if they have room beside `before`, those of earlier references.
+/// These authorities, if they have room beside `before`, the authorities of earlier references.
 fn with_room<'a>(authorities: &'a Authorities, before: &[&Authorities]) -> Result<&'a Authorities, BadReference> {
     let others = before.iter().filter(|other| **other != authorities);
     let bytes = others

@@ -168,7 +168,7 @@ impl Merged {
         self.remembered.insert(object);
     }
 
-    /// Puts in what was built of an island, without that of objects that the members only read.
+    /// Puts in what was built of an island, without the parts of objects that the members only read.
     pub(super) fn put_in(&mut self, members: &[Arc<Member>], built: Built) -> Part {
         let Built {
             graph,

@@ -1,5 +1,5 @@
 //! Cookies of hosts that are served over HTTP and HTTPS. A browser that has a `Secure` cookie refuses one of the same
-//! name over HTTP (RFC 6265bis section 5.7, "Leave Secure Cookies Alone"). So such a cookie is not `Secure`, unless an
+//! name over HTTP (RFC 6265bis section 5.7). So such a cookie is not `Secure`, unless an
 //! object says `always`.
 
 use std::collections::BTreeMap;

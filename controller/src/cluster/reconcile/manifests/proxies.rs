@@ -8,7 +8,7 @@ use kube::{Api, Client, Error};
 
 use limpet_outputs::manifests::ProxyPods;
 
-/// The most pods to check: those of a Gateway have one template, or two during a rollout.
+/// The most pods to check: the pods of a Gateway have one template, or two during a rollout.
 const LOOKED_AT: u32 = 20;
 
 /// What proxies lack, in words. `None`: nothing, or there is no pod.
