@@ -32,7 +32,7 @@ const FOLDERS: [Folder; 5] = [
     Folder {
         path: "",
         namespace: "limpet-system",
-        values: "output=envoy",
+        values: "target=envoy",
         files: &[ROLES, CONFIG, CONTROLLER],
     },
     Folder {
@@ -51,13 +51,13 @@ const FOLDERS: [Folder; 5] = [
         path: "istio/",
         namespace: "limpet-istio",
         // Your own image takes its place: docs/get-started/istio.md.
-        values: "output=istio,config.istio.url=oci://registry.example.com/limpet:1",
+        values: "target=istio,config.istio.url=oci://registry.example.com/limpet:1",
         files: &[ROLES, CONFIG, CONTROLLER],
     },
     Folder {
         path: "envoy-gateway/",
         namespace: "limpet-envoy-gateway",
-        values: "output=envoy-gateway",
+        values: "target=envoy-gateway",
         files: &[ROLES, CONFIG, CONTROLLER],
     },
 ];

@@ -8,7 +8,7 @@ use crate::template;
 const WRONG: &[(&str, &str)] = &[
     ("replica=3", "additional properties 'replica' not allowed"),
     ("image.tagg=1", "'/image': additional properties 'tagg' not allowed"),
-    ("output=nginx", "'/output': value must be one of"),
+    ("target=nginx", "'/target': value must be one of"),
     ("replicas=many", "'/replicas': got string, want integer"),
     (
         "config.sesionDefaults.strict=true",
@@ -92,8 +92,8 @@ const WRONG: &[(&str, &str)] = &[
         "'/config/contour/gateway': 'contour' does not match",
     ),
     (
-        "output=istio,config.contour.gateway=a/b",
-        "config.contour: remove it: output is istio",
+        "target=istio,config.contour.gateway=a/b",
+        "config.contour: remove it: target is istio",
     ),
     (
         "contour.patchObject=true",

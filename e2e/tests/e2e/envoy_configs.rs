@@ -81,16 +81,11 @@ fn envoy_accepts_every_file_unchanged() -> Result<()> {
 fn limpet_check_accepts_every_file() -> Result<()> {
     for file in all().chain(DISCOVERED).chain([WASM_PLUGIN]) {
         let path = format!("envoy-configs/{file}");
-        let mut arguments = vec!["check", &path];
-        if file != "inline-key.yaml" {
-            arguments.push("--deny-warnings");
-        }
-        let output = tools::run_limpet(&arguments, &[])?;
-        assert!(
-            output.status.success(),
-            "{file}: {}",
-            String::from_utf8_lossy(&output.stdout)
-        );
+        let output = tools::run_limpet(&["check", &path], &[])?;
+        // A warning says that the key is for development only.
+        let expected = i32::from(file == "inline-key.yaml");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(expected), "{file}: {said}");
     }
     Ok(())
 }

@@ -50,7 +50,7 @@ impl Mesh {
         mesh.helm("istiod", &tools::istio_chart("istiod")?, ISTIO, &["--values", values])?;
         until_rolled_out(&mesh.client(ISTIO), "istiod", ROLLOUT).await?;
         let url = format!("config.istio.url={}", mesh.images[0]);
-        let options = ["--set", "output=istio", "--set", &url];
+        let options = ["--set", "target=istio", "--set", &url];
         mesh.helm("limpet", &helm::chart(), LIMPET, &options)?;
         until_rolled_out(&mesh.client(LIMPET), "limpet-controller", ROLLOUT).await?;
         Ok(mesh)

@@ -238,7 +238,7 @@ fn renders(folder: &std::path::Path, release: &str, object: &Value) -> Result<bo
     let output = tools::run_limpet(&["render", "-f", &file, "--gateway-api", release], &[])?;
     match output.status.code() {
         Some(0) => Ok(true),
-        Some(1) => Ok(false),
+        Some(2) => Ok(false),
         _ => bail!("{}", String::from_utf8_lossy(&output.stderr)),
     }
 }

@@ -420,9 +420,9 @@ async fn releases_for_other_control_planes_start() -> Result<()> {
     for (name, values) in [
         (
             "limpet-i",
-            "output=istio,config.istio.url=oci://registry.example.com/limpet:1",
+            "target=istio,config.istio.url=oci://registry.example.com/limpet:1",
         ),
-        ("limpet-g", "output=envoy-gateway"),
+        ("limpet-g", "target=envoy-gateway"),
     ] {
         let release = Installation::prepare(name).await?;
         release.deploy("install", values)?;

@@ -38,7 +38,7 @@
 
 {{/* Not empty if xDS has certificates. */}}
 {{- define "limpet.hasTls" -}}
-{{- if and (eq .Values.output "envoy") (not (dig "xds" "plainText" false .Values.config)) -}}
+{{- if and (eq .Values.target "envoy") (not (dig "xds" "plainText" false .Values.config)) -}}
 true
 {{- end -}}
 {{- end -}}
@@ -61,7 +61,7 @@ true
 {{ .Values.config.controllerName }}
 {{- else if ne $fullname "limpet" -}}
 limpet.dev/{{ $fullname }}
-{{- else if eq .Values.output "envoy" -}}
+{{- else if eq .Values.target "envoy" -}}
 limpet.dev/controller
 {{- end -}}
 {{- end -}}
@@ -74,7 +74,7 @@ controller keeps are named after the release, so that a namespace can have sever
 {{- $fullname := include "limpet.fullname" . -}}
 {{- $config := dict "http" (dict "address" "0.0.0.0:18080") -}}
 {{- with include "limpet.controllerName" . }}{{ $_ := set $config "controllerName" . }}{{ end -}}
-{{- if eq .Values.output "envoy" -}}
+{{- if eq .Values.target "envoy" -}}
 {{- $xds := dict "address" "0.0.0.0:18000" -}}
 {{- if include "limpet.serverSecret" . -}}
 {{- $tls := dict "certificate" "/etc/limpet-xds/tls.crt" "key" "/etc/limpet-xds/tls.key" -}}
@@ -106,8 +106,8 @@ controller keeps are named after the release, so that a namespace can have sever
 {{- if and $given.envoy (not .Values.envoys.managed) -}}
 {{- $_ := unset $given.envoy "managed" -}}
 {{- end -}}
-{{- if and $given.contour (ne .Values.output "envoy") -}}
-{{- fail (printf "config.contour: remove it: output is %s" .Values.output) -}}
+{{- if and $given.contour (ne .Values.target "envoy") -}}
+{{- fail (printf "config.contour: remove it: target is %s" .Values.target) -}}
 {{- end -}}
 {{- if and (dig "xds" "tls" "authority" "" $given | kindIs "map") (ne .Values.xds.certificates "Controller") -}}
 {{- fail (printf "config.xds.tls.authority: remove it: xds.certificates is %s" .Values.xds.certificates) -}}

@@ -99,8 +99,9 @@ fn local(port: u16) -> SocketAddr {
 
 fn limpet(arguments: &[&str], env: &[(&str, &str)]) -> Result<String> {
     let Output { status, stdout, stderr } = tools::run_limpet(arguments, env)?;
+    // 1: without the key, no token is verified.
     ensure!(
-        status.success(),
+        matches!(status.code(), Some(0 | 1)),
         "limpet {} failed: {}",
         arguments.join(" "),
         String::from_utf8_lossy(&stderr)

@@ -30,7 +30,7 @@ async fn try_all(output: &str, namespace: &Namespace) -> Result<usize> {
         }
         let rendered = tools::run_limpet(&arguments, &[])?;
         ensure!(
-            rendered.status.code().is_some_and(|code| code < 2),
+            rendered.status.code().is_some_and(|code| code < 3),
             "{file}: {}",
             String::from_utf8_lossy(&rendered.stderr)
         );
