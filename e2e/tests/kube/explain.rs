@@ -296,7 +296,7 @@ async fn a_right_that_is_missing_is_named() -> Result<()> {
     has(
         &said,
         &[
-            &format!("not known: Service: only those of {name} are known: "),
+            &format!("not known: Service: only the objects of {name} are known: "),
             "cannot list resource \"services\"",
             "cannot get resource \"configmaps\"",
             "token: not verified",

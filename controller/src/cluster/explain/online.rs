@@ -183,7 +183,7 @@ fn list_error_message(
         return format!("no {kind} is known: {words}");
     }
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
-    format!("{kind}: only the kinds of {} are known: {words}", known.join(", "))
+    format!("{kind}: only the objects of {} are known: {words}", known.join(", "))
 }
 
 /// The configuration of the controller: from `--config`, or from its ConfigMap.
@@ -275,7 +275,7 @@ mod tests {
         );
         assert_eq!(
             list_error_message(Kind::Service, &refused(&["shop"])),
-            "Service: only those of shop are known: services is forbidden"
+            "Service: only the objects of shop are known: services is forbidden"
         );
     }
 }
