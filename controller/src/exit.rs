@@ -20,6 +20,15 @@ struct Outcomes {
 /// Commands with other outcomes than success and 3.
 const OUTCOMES: &[Outcomes] = &[
     Outcomes {
+        command: "analyze",
+        codes: [
+            "no error and no warning",
+            "warnings only",
+            "an error",
+            "a wrong argument, an unreadable file, or no API server",
+        ],
+    },
+    Outcomes {
         command: "check",
         codes: [
             "no error and no warning",
@@ -99,6 +108,15 @@ const OUTCOMES: &[Outcomes] = &[
             "",
             "",
             "nothing of that name has sessions, no controller answers, or a right is missing",
+        ],
+    },
+    Outcomes {
+        command: "status",
+        codes: [
+            "no error and no warning",
+            "warnings only",
+            "an error",
+            "a wrong argument, or no API server",
         ],
     },
     Outcomes {

@@ -28,13 +28,13 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use cli::{
-    CheckArgs, CompleteArgs, CompletionsArgs, EnvoyCommand, InstallArgs, KeysCommand, ManArgs, TokenCommand,
-    WaitDrainedArgs, own_name,
+    CheckArgs, CompleteArgs, CompletionsArgs, EnvoyCommand, InstallArgs, ManArgs, TokenCommand, WaitDrainedArgs,
+    own_name,
 };
 use cluster::ClusterCommand;
 use exit::{CommandFailure, CommandVerdict, FAILURE};
 use output::Output;
-use tools::{check, complete, completions, drain, install, keys, man, token, version, wait_drained};
+use tools::{check, complete, completions, drain, install, man, token, wait_drained};
 
 /// Signed session persistence for Envoy: check configurations, inspect tokens, manage keys, run the controller
 ///
@@ -64,9 +64,6 @@ enum Command {
     /// Inspect tokens, and issue tokens for tests
     #[command(subcommand)]
     Token(TokenCommand),
-    /// Generate, rotate and wrap keys
-    #[command(subcommand)]
-    Keys(KeysCommand),
     /// Drain the Envoy of this machine
     #[command(subcommand)]
     Envoy(EnvoyCommand),
@@ -76,9 +73,6 @@ enum Command {
     #[command(name = "__complete", hide = true)]
     Complete(CompleteArgs),
     Man(ManArgs),
-    /// Print the version
-    #[command(after_help = "limpet version\nlimpet version -o json")]
-    Version,
 }
 
 /// The command line, with examples and exit codes in the help of each command.
@@ -122,26 +116,18 @@ impl Command {
             Self::Cluster(command) => command.run(form),
             Self::Token(TokenCommand::Inspect(args)) => token::inspect::run(args, form),
             Self::Token(TokenCommand::Issue(args)) => token::issue::run(args, form),
-            Self::Keys(KeysCommand::Count(args)) => keys::count::run(args, form),
-            Self::Keys(KeysCommand::Generate(args)) => keys::generate::run(args, form),
-            Self::Keys(KeysCommand::List(args)) => keys::list::run(args, form),
-            Self::Keys(KeysCommand::Revoke(args)) => keys::revoke::run(args, form),
-            Self::Keys(KeysCommand::Rotate(args)) => keys::rotate::run(args, form),
-            Self::Keys(KeysCommand::Wrap(args)) => keys::wrap::run(args, form),
             Self::Envoy(EnvoyCommand::Drain(args)) => drain::run(args, form),
             Self::WaitDrained(args) => wait_drained::run(args, form),
             Self::Install(args) => install::run(args, form),
             Self::Completions(args) => completions::run(args, command_line()),
             Self::Complete(args) => complete::run(args, &command_line()),
             Self::Man(args) => man::run(args, command_line()),
-            Self::Version => version::run(form),
         }
     }
 
     fn has_wide_table(&self) -> bool {
         match self {
             Self::Cluster(command) => command.has_wide_table(),
-            Self::Keys(KeysCommand::List(_)) => true,
             _ => false,
         }
     }

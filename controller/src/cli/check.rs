@@ -12,7 +12,7 @@ use clap::Args;
 ///
 /// With --minimal, notes name the parts of the chain that nothing needs in this configuration. Delete all of them or
 /// some, in the order of the notes. It saves little, so keep the chain if routes or policies may change.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(after_help = "\
   limpet check --env envoy-configs/cookie.yaml envoy-configs/two-policies.yaml
   limpet check --envoy-version 1.38 envoy.yaml

@@ -1,16 +1,7 @@
-use clap::{Args, Subcommand};
+use clap::Args;
 
+use crate::exit::CommandFailure;
 use limpet_core::time::GatewayDuration;
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum KeysCommand {
-    Count(CountArgs),
-    Generate(GenerateArgs),
-    List(ListArgs),
-    Revoke(RevokeArgs),
-    Rotate(RotateArgs),
-    Wrap(WrapArgs),
-}
 
 /// Show how many sessions may have a token of each key, as Envoys counted them
 ///
@@ -42,38 +33,21 @@ pub(crate) struct GenerateArgs {
     pub(crate) write: Option<String>,
 }
 
-/// List keys with their states and ages, and show the phase of the rotation
-///
-/// Secrets are never shown. With `-o wide`, each key has its exact times.
+// Which keys are listed. No doc comment: clap would take it for the command's.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-  limpet keys list keyring.json
-  limpet keys list -o wide keyring.json --config envoy.yaml
-  kubectl get secret limpet-keyring -o 'jsonpath={.data.keyring\\.json}' | base64 -d | limpet keys list -")]
 pub(crate) struct ListArgs {
     /// A keyring file; or a configuration of the filter, or of Envoy with the filter inside, whose keys have no age;
     /// `-` is standard input
-    pub(crate) file: String,
+    pub(crate) file: Option<String>,
     #[command(flatten)]
     pub(crate) life: LifeArgs,
 }
 
-/// Take the rotation of a keyring file one phase further
-///
-/// From one key: add a new key, which verifies (phase 1); let the new key sign (phase 2); let the old key retire, so
-/// that its tokens are replaced as they come in (phase 3); remove the old key. The file is changed. Every Envoy must
-/// have the keyring of one phase before the next one begins: distribute it with `limpet keys wrap`.
-///
-/// A retiring or revoked key is removed when all its tokens have ended. Until then, in phase 3, the next phase is not
-/// due, and the file stays as it is. With --begin, the next rotation begins while old keys retire, of which there are
-/// at most 8.
+// How a keyring is rotated. No doc comment: clap would take it for the command's.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-  limpet keys rotate keyring.json --dry-run
-  limpet keys rotate keyring.json --config envoy.yaml")]
 pub(crate) struct RotateArgs {
     /// The keyring file
-    pub(crate) file: String,
+    pub(crate) file: Option<String>,
     #[command(flatten)]
     pub(crate) life: LifeArgs,
     /// Begin the next rotation although old keys retire
@@ -87,18 +61,11 @@ pub(crate) struct RotateArgs {
     pub(crate) dry_run: bool,
 }
 
-/// Revoke keys that have leaked
-///
-/// An Envoy that has the changed keyring honours no token of a revoked key. The secret is forgotten, and the id stays,
-/// so that Envoys count the sessions that end. If the key signs, another one signs in the same step: the one that
-/// verifies, because Envoys know it, or else a new one. The file is changed.
+// Which keys are revoked. No doc comment: clap would take it for the command's.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-  limpet keys revoke keyring.json --key 1 --stats stats-of-envoy-1.txt --dry-run
-  limpet keys revoke keyring.json --key 3,4")]
 pub(crate) struct RevokeArgs {
     /// The keyring file
-    pub(crate) file: String,
+    pub(crate) file: Option<String>,
     /// The id of the key; give several ids, like 3,4, to revoke several keys at once
     #[arg(long, value_name = "ID", required = true, num_args = 1.., value_delimiter = ',')]
     pub(crate) key: Vec<u8>,
@@ -142,4 +109,13 @@ pub(crate) struct WrapArgs {
     /// else in the file changes
     #[arg(long, value_name = "FILE")]
     pub(crate) write: Option<String>,
+}
+
+/// The file of a command that needs one.
+///
+/// # Errors
+/// If it was not given.
+pub(crate) fn required(file: Option<&String>) -> Result<&str, CommandFailure> {
+    file.map(String::as_str)
+        .ok_or_else(|| CommandFailure("expected FILE, a keyring file".to_owned()))
 }

@@ -30,6 +30,8 @@ mod keys;
 mod migrate;
 mod minimal;
 mod modes;
+#[cfg(feature = "controller")]
+mod overview;
 mod per_route;
 #[cfg(feature = "controller")]
 mod render;

@@ -3,12 +3,15 @@
 //! A case is a folder with `in.yaml` and `out.yaml`: the graph, the reports, and Envoy's resources or the objects for
 //! another control plane. It may have sections of the controller's configuration: `config.yaml` (`sessionDefaults`),
 //! `envoy.yaml` and `contour.yaml`. `make golden` writes every `out.yaml` and removes files that belong to no case.
+//! `analyze` has the findings of `limpet analyze` for some of them, and for configurations of Envoy.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
     reason = "a test fails by panicking"
 )]
+
+mod analyze;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -360,12 +360,8 @@ impl<W: Wire> StreamTask<W> {
         let identity = self.client.peer().identity.as_ref();
         let validity = identity.map(|identity| identity.validity);
         let origin = self.client.peer().address.into();
-        let connected = Arc::new(StreamConnection::new(
-            Name::from(node.id.as_str()),
-            origin,
-            validity,
-            subscriber,
-        ));
+        let connected = StreamConnection::new(Name::from(node.id.as_str()), origin, validity, subscriber);
+        let connected = Arc::new(connected.with_version(version(node)));
         let cell = snapshots
             .shared()
             .connect(&node.cluster, self.number, Arc::clone(&connected));
@@ -524,8 +520,20 @@ fn abilities(node: &Node) -> NodeAbilities {
     }
 }
 
-/// Whether the node takes virtual hosts (VHDS) on the same stream as everything else. Envoy before 1.37 refuses their
-/// route configurations.
+/// The version of a node that is an Envoy, as `1.40.0`.
+fn version(node: &Node) -> Option<String> {
+    let Some(UserAgentVersionType::UserAgentBuildVersion(build)) = &node.user_agent_version_type else {
+        return None;
+    };
+    let version = build.version.as_ref().filter(|_| node.user_agent_name == "envoy")?;
+    Some(format!(
+        "{}.{}.{}",
+        version.major_number, version.minor_number, version.patch
+    ))
+}
+
+/// Whether the node is an Envoy that takes virtual hosts (VHDS) on the same stream as everything else. Before 1.37 it
+/// refuses their route configurations.
 fn takes_hosts(node: &Node) -> bool {
     let Some(UserAgentVersionType::UserAgentBuildVersion(build)) = &node.user_agent_version_type else {
         return false;

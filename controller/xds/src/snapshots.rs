@@ -62,7 +62,9 @@ pub(super) struct StreamConnection {
     pub(super) origin: Origin,
     pub(super) since: SystemTime,
     pub(super) validity: Option<Validity>,
-    /// Whether the node takes route configurations with their virtual hosts in them.
+    /// Of an Envoy, as `1.40.0`.
+    pub(super) version: Option<String>,
+    /// Whether the node gets route configurations with their virtual hosts in them.
     wants_wholes: bool,
     /// Locked before the group, where both are.
     subscriber: Mutex<Subscriber>,
@@ -75,9 +77,14 @@ impl StreamConnection {
             origin,
             since: SystemTime::now(),
             validity,
+            version: None,
             wants_wholes: subscriber.wants_wholes(),
             subscriber: Mutex::new(subscriber),
         }
+    }
+
+    pub(super) fn with_version(self, version: Option<String>) -> Self {
+        Self { version, ..self }
     }
 
     pub(super) fn subscriber(&self) -> MutexGuard<'_, Subscriber> {

@@ -162,6 +162,20 @@ impl AckStatus {
             .collect()
     }
 
+    /// How many connected nodes have each version of Envoy. Other nodes are not counted.
+    #[must_use]
+    pub fn versions(&self) -> BTreeMap<String, usize> {
+        let mut versions = BTreeMap::new();
+        for cell in self.shared.cells() {
+            for streams in by_node(cell.streams()).into_values() {
+                if let Some(version) = streams.iter().find_map(|stream| stream.version.clone()) {
+                    *versions.entry(version).or_default() += 1;
+                }
+            }
+        }
+        versions
+    }
+
     /// The number of connected nodes of a group.
     #[must_use]
     pub fn connected(&self, group: &str) -> usize {

@@ -31,6 +31,7 @@ mod monitoring;
 mod mounted;
 mod moves;
 mod objects;
+mod overview;
 mod pages;
 mod rebalance;
 mod revoked_keys;

@@ -124,7 +124,7 @@ pub(crate) struct BootstrapArgs {
     pub(crate) write: Option<String>,
 }
 
-fn object_name(text: &str) -> Result<ObjectName, &'static str> {
+pub(super) fn object_name(text: &str) -> Result<ObjectName, &'static str> {
     match text.split_once('/') {
         Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
             Ok(ObjectName::new(namespace, name))

@@ -73,7 +73,7 @@ pub(crate) struct ExplainArgs {
     pub(crate) cluster: ClusterArgs,
 }
 
-fn controller(text: &str) -> Result<ObjectName, &'static str> {
+pub(super) fn controller(text: &str) -> Result<ObjectName, &'static str> {
     let (namespace, name) = text.split_once('/').unwrap_or((text, "limpet-controller"));
     if namespace.is_empty() || name.is_empty() || name.contains('/') {
         return Err("expected a namespace, or namespace/name");

@@ -9,6 +9,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
@@ -28,6 +29,7 @@ pub(crate) struct Metrics {
     pub(crate) statuses: StatusMetrics,
     resources: Family<TypeLabels, Gauge>,
     clients: Family<GatewayLabels, Gauge>,
+    envoys: Family<VersionLabels, Gauge>,
     answers: Family<AnswerLabels, Counter>,
     sent: Family<TypeLabels, Counter>,
     turned_away: Family<ReasonLabels, Counter>,
@@ -78,6 +80,11 @@ struct GatewayLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct VersionLabels {
+    version: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct AnswerLabels {
     r#type: &'static str,
     answer: &'static str,
@@ -104,6 +111,7 @@ impl Metrics {
             statuses: StatusMetrics::default(),
             resources: Family::default(),
             clients: Family::default(),
+            envoys: Family::default(),
             answers: Family::default(),
             sent: Family::default(),
             turned_away: Family::default(),
@@ -164,12 +172,17 @@ impl Metrics {
             "Writes of statuses by result",
             self.statuses.writes.clone(),
         );
+        let version = VersionLabels {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        registry.register("build", "The version of this controller", Info::new(version));
         registry.register("leader", "Whether this replica writes", self.statuses.leads.clone());
     }
 
     fn register_of_envoys(&self, registry: &mut Registry) {
         registry.register("resources", "Published Envoy resources by type", self.resources.clone());
         registry.register("clients", "Connected Envoys by Gateway", self.clients.clone());
+        registry.register("envoys", "Connected Envoys by version", self.envoys.clone());
         registry.register(
             "xds_responses",
             "Responses to Envoys since the start, by type and by Envoy's answer",
@@ -351,6 +364,13 @@ impl Exposition {
                 gateway: group.to_string(),
             };
             metrics.clients.get_or_create(&labels).set(gauge(connected));
+        }
+        metrics.envoys.clear();
+        for (version, connected) in snapshots.status().versions() {
+            metrics
+                .envoys
+                .get_or_create(&VersionLabels { version })
+                .set(gauge(connected));
         }
         for counts in snapshots.counts().0 {
             let r#type = counts.resource_type.name();

@@ -43,6 +43,8 @@ mod session_metrics;
 mod session_pages;
 mod target;
 
+pub(crate) use debug::{CURRENT_STATUS, ConditionSubject, ObjectVerdict, ObjectVerdicts};
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;

@@ -46,6 +46,9 @@ use limpet_outputs::{FilterInputs, FilterKeys, all_policies, filter_config};
 use presented::PresentedToken;
 use sources::ExplainSources;
 
+pub(crate) use online::{ConfigSource, ControllerObjects, list_error_message};
+pub(crate) use sources::assume_named;
+
 pub(crate) fn run(args: &ExplainArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let route = RouteArgument::read(&args.route).map_err(CommandFailure)?;
     let judges_tokens = args.token.is_some() || args.cookie.is_some() || args.curl.is_some();

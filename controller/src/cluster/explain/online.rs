@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::{Api, Client, Error};
 
 use super::sources::{ExplainSources, assume_named, keys};
-use crate::cluster::cli::{ExplainArgs, RouteArgument};
+use crate::cluster::cli::{ExplainArgs, RouteArgument, TargetKind};
 use crate::cluster::config::{Config, IN_CONFIG_MAP};
 use crate::cluster::kube::{
     ApiConnection, FIELD_MANAGER, ListError, Lists, PodMeta, Store, StoreUpdate, WatchSettings, ZeroizingSecret,
@@ -36,7 +36,7 @@ pub(super) async fn read(
         ))
     };
     let mut unknown = Vec::new();
-    let config = controllers_config(args, &client, &mut unknown).await?;
+    let config = ConfigSource::of(args).read(&client, &mut unknown).await?;
     let settings = config.settings(args.target);
     let namespace = args
         .namespace
@@ -172,7 +172,7 @@ fn gateways_of(objects: &Objects, name: &str, namespace: &str) -> BTreeSet<Strin
         .collect()
 }
 
-fn list_error_message(
+pub(crate) fn list_error_message(
     kind: Kind,
     ListError {
         message: words,
@@ -186,45 +186,67 @@ fn list_error_message(
     format!("{kind}: only the objects of {} are known: {words}", known.join(", "))
 }
 
-/// The configuration of the controller: from `--config`, or from its ConfigMap.
-async fn controllers_config(
-    args: &ExplainArgs,
-    client: &Client,
-    unknown: &mut Vec<String>,
-) -> Result<Config, CommandFailure> {
-    if let Some(file) = &args.config {
-        return Config::read(file, args.target);
+/// Where the controller's configuration is: in `--config`, or in its ConfigMap.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ConfigSource<'a> {
+    pub(crate) file: Option<&'a str>,
+    pub(crate) controller: &'a ObjectName,
+    pub(crate) target: TargetKind,
+}
+
+impl<'a> ConfigSource<'a> {
+    fn of(args: &'a ExplainArgs) -> Self {
+        Self {
+            file: args.config.as_deref(),
+            controller: &args.controller,
+            target: args.target,
+        }
     }
-    let ObjectName { namespace, name } = &args.controller;
-    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let place = format!("ConfigMap {namespace}/{name}");
-    match maps.get_opt(name).await {
-        Ok(Some(map)) => match map.data.as_ref().and_then(|data| data.get(IN_CONFIG_MAP)) {
-            Some(text) => return Config::parse(&format!("{place}, {IN_CONFIG_MAP}"), text, args.target),
-            None => unknown.push(format!(
-                "{place} has no {IN_CONFIG_MAP}: expected the controller's configuration (--config)"
+
+    /// Reads it; its defaults count if it is not there.
+    ///
+    /// # Errors
+    /// If it is no configuration of the controller.
+    pub(crate) async fn read(self, client: &Client, unknown: &mut Vec<String>) -> Result<Config, CommandFailure> {
+        let Self {
+            file,
+            controller,
+            target,
+        } = self;
+        if let Some(file) = file {
+            return Config::read(file, target);
+        }
+        let ObjectName { namespace, name } = controller;
+        let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+        let place = format!("ConfigMap {namespace}/{name}");
+        match maps.get_opt(name).await {
+            Ok(Some(map)) => match map.data.as_ref().and_then(|data| data.get(IN_CONFIG_MAP)) {
+                Some(text) => return Config::parse(&format!("{place}, {IN_CONFIG_MAP}"), text, target),
+                None => unknown.push(format!(
+                    "{place} has no {IN_CONFIG_MAP}: expected the controller's configuration (--config)"
+                )),
+            },
+            Ok(None) => unknown.push(format!(
+                "{place}, the controller's configuration, is not there: its defaults count (--config, --controller)"
             )),
-        },
-        Ok(None) => unknown.push(format!(
-            "{place}, the controller's configuration, is not there: its defaults count (--config, --controller)"
-        )),
-        Err(error) => unknown.push(format!(
-            "the controller's configuration is not known, and its defaults count (--config): {}",
-            words(&error)
-        )),
+            Err(error) => unknown.push(format!(
+                "the controller's configuration is not known, and its defaults count (--config): {}",
+                words(&error)
+            )),
+        }
+        Ok(Config::default())
     }
-    Ok(Config::default())
 }
 
 /// The controller's own objects.
-struct ControllerObjects<'a> {
-    client: &'a Client,
-    namespace: &'a str,
+pub(crate) struct ControllerObjects<'a> {
+    pub(crate) client: &'a Client,
+    pub(crate) namespace: &'a str,
 }
 
 impl ControllerObjects<'_> {
     /// What a ConfigMap keeps; `None`: it does not exist.
-    async fn content<K: ConfigMapContent>(&self, name: &str) -> Result<Option<K>, String> {
+    pub(crate) async fn content<K: ConfigMapContent>(&self, name: &str) -> Result<Option<K>, String> {
         let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), self.namespace);
         let found = maps.get_opt(name).await.map_err(|error| words(&error))?;
         let Some(map) = found else { return Ok(None) };

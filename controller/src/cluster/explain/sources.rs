@@ -63,7 +63,7 @@ pub(super) fn keys(args: &ExplainArgs) -> Result<Option<Vec<KeyConfig>>, Command
 
 /// Answers for the single objects that others name. What is in them changes no session, so the right to read them is
 /// not needed, and no private key is read.
-pub(super) fn assume_named(store: &mut Store) {
+pub(crate) fn assume_named(store: &mut Store) {
     for object in store.references().clone().into_keys() {
         let certificate = Certificate {
             chain: Vec::new().into(),

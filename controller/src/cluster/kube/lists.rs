@@ -17,7 +17,8 @@ use super::slice::RawSlice;
 use super::store::Store;
 use super::update::StoreUpdate;
 use super::watch;
-use limpet_api::Kind;
+use limpet_api::{Kind, ObjectName};
+use serde_json::Value;
 
 pub(crate) struct Lists {
     client: Client,
@@ -26,6 +27,15 @@ pub(crate) struct Lists {
     controller: Arc<str>,
 }
 
+/// The status of an object.
+#[derive(Debug, Clone)]
+pub(crate) struct ListedStatus {
+    pub(crate) object: ObjectName,
+    pub(crate) generation: i64,
+    pub(crate) status: Value,
+}
+
+/// Why not all objects of a kind are known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ListError {
     /// The API server's words, which name the missing right.
@@ -50,12 +60,26 @@ impl Lists {
         namespaces: &BTreeSet<String>,
         store: &mut Store,
     ) -> Result<Option<ListError>, Error> {
+        self.read_with(kind, namespaces, store, &mut |_| ()).await
+    }
+
+    /// The same, and shows the status of each object, unless the kind is of the API server itself.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(crate) async fn read_with(
+        &self,
+        kind: Kind,
+        namespaces: &BTreeSet<String>,
+        store: &mut Store,
+        show: &mut impl FnMut(ListedStatus),
+    ) -> Result<Option<ListError>, Error> {
         let Some(Some(resource)) = self.served.get(&kind) else {
             store.apply(StoreUpdate::NotServed(kind));
             return Ok(None);
         };
         store.apply(StoreUpdate::Served(kind, resource.clone()));
-        let refused = match self.list(kind, resource, None).await {
+        let refused = match self.list(kind, resource, None, show).await {
             Ok(entries) => {
                 store.apply(StoreUpdate::Listed(kind, None, entries));
                 return Ok(None);
@@ -68,7 +92,7 @@ impl Lists {
             listed_namespaces: BTreeSet::new(),
         };
         for namespace in namespaces.iter().filter(|_| kind.is_namespaced()) {
-            match self.list(kind, resource, Some(namespace)).await {
+            match self.list(kind, resource, Some(namespace), show).await {
                 Ok(entries) => {
                     store.apply(StoreUpdate::Listed(kind, Some(namespace.as_str().into()), entries));
                     unlisted.listed_namespaces.insert(namespace.clone());
@@ -85,6 +109,7 @@ impl Lists {
         kind: Kind,
         resource: &ApiResource,
         namespace: Option<&str>,
+        show: &mut impl FnMut(ListedStatus),
     ) -> Result<Vec<DecodedObject>, Error> {
         match decode::form(kind) {
             KindForm::Slice => {
@@ -93,6 +118,17 @@ impl Lists {
             }
             KindForm::Item(form) => {
                 let items: Vec<WatchItem> = self.all(kind, resource, namespace).await?;
+                for item in items.iter().filter(|item| !item.status.is_null()) {
+                    let meta = &item.metadata;
+                    show(ListedStatus {
+                        object: ObjectName::new(
+                            meta.namespace.as_deref().unwrap_or_default(),
+                            meta.name.as_deref().unwrap_or_default(),
+                        ),
+                        generation: meta.generation.unwrap_or_default(),
+                        status: item.status.clone(),
+                    });
+                }
                 let entry = |item| decode::entry(kind, form, item, &self.controller);
                 Ok(items.into_iter().map(entry).collect())
             }

@@ -52,7 +52,7 @@ pub(crate) use certificate::{authorities, read as certificate};
 pub(crate) use client::{ApiConnection, FIELD_MANAGER, connect};
 pub(crate) use delete::delete;
 pub(crate) use kind::versions;
-pub(crate) use lists::{ListError, Lists};
+pub(crate) use lists::{ListError, ListedStatus, Lists};
 pub(crate) use manifest::{config_map_from_manifest, from_manifest, pod_from_manifest, secret_from_manifest};
 #[cfg(test)]
 pub(crate) use own_status::ObservedStatus;

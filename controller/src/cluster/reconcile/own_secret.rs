@@ -10,7 +10,7 @@ use super::diagnostics::refusal;
 use crate::cluster::kube::{Backoff, ZeroizingSecret};
 
 /// Asks for a rotation, unless `limpet.dev/rotated` has the same value.
-pub(super) const ROTATE: &str = "limpet.dev/rotate";
+pub(crate) const ROTATE: &str = "limpet.dev/rotate";
 /// The last value of `limpet.dev/rotate` that was heeded.
 pub(super) const ROTATED: &str = "limpet.dev/rotated";
 

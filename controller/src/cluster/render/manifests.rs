@@ -34,6 +34,19 @@ pub(crate) struct ManifestFiles {
 /// # Errors
 /// If a file cannot be read, is neither YAML nor JSON, or contains something that is no object; or if there is none.
 pub(crate) fn read(paths: &[String], settings: &Settings) -> Result<ManifestFiles, CommandFailure> {
+    let documents = documents(paths)?;
+    let (files, failures) = read_documents(documents, settings);
+    match failures.into_iter().next() {
+        Some(failure) => Err(failure),
+        None => Ok(files),
+    }
+}
+
+/// Reads objects with their places, and says which cannot be read.
+pub(crate) fn read_documents(
+    documents: Vec<(String, Value)>,
+    settings: &Settings,
+) -> (ManifestFiles, Vec<CommandFailure>) {
     let watched = WatchSettings::everywhere(settings);
     let mut reader = ManifestReader {
         controller: &settings.controller_name,
@@ -43,7 +56,10 @@ pub(crate) fn read(paths: &[String], settings: &Settings) -> Result<ManifestFile
         store: Store::new(watched.clone()),
         watched,
     };
-    reader.add_files(paths)?;
+    let added = documents
+        .into_iter()
+        .filter_map(|(place, value)| reader.add(&place, value).err());
+    let failures: Vec<CommandFailure> = added.collect();
     let ManifestReader {
         mut store,
         mut skipped,
@@ -68,15 +84,35 @@ pub(crate) fn read(paths: &[String], settings: &Settings) -> Result<ManifestFile
     if config_maps > 0 {
         skipped.insert("ConfigMap".to_owned(), config_maps);
     }
-    Ok(ManifestFiles {
+    let files = ManifestFiles {
         store,
         skipped,
         unknown,
-    })
+    };
+    (files, failures)
+}
+
+/// The documents of files, with their places.
+fn documents(paths: &[String]) -> Result<Vec<(String, Value)>, CommandFailure> {
+    let mut all = Vec::new();
+    for path in paths {
+        for file in files(Path::new(path))? {
+            let name = file.display().to_string();
+            let values = config_file::read_all(&name)?.into_iter().enumerate();
+            all.extend(values.map(|(index, value)| (format!("{name}, document {}", index + 1), value)));
+        }
+    }
+    if all.is_empty() {
+        let paths = paths.join(", ");
+        return Err(CommandFailure(format!(
+            "expected objects of Kubernetes, found none in {paths}"
+        )));
+    }
+    Ok(all)
 }
 
 /// The file itself, or the manifests in the directory, sorted.
-fn files(path: &Path) -> Result<Vec<PathBuf>, CommandFailure> {
+pub(crate) fn files(path: &Path) -> Result<Vec<PathBuf>, CommandFailure> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
@@ -110,27 +146,6 @@ struct ManifestReader<'a> {
 }
 
 impl ManifestReader<'_> {
-    fn add_files(&mut self, paths: &[String]) -> Result<(), CommandFailure> {
-        let mut is_empty = true;
-        for path in paths {
-            for file in files(Path::new(path))? {
-                let name = file.display().to_string();
-                for (index, value) in config_file::read_all(&name)?.into_iter().enumerate() {
-                    is_empty = false;
-                    let place = format!("{name}, document {}", index + 1);
-                    self.add(&place, value)?;
-                }
-            }
-        }
-        if is_empty {
-            let paths = paths.join(", ");
-            return Err(CommandFailure(format!(
-                "expected objects of Kubernetes, found none in {paths}"
-            )));
-        }
-        Ok(())
-    }
-
     fn add(&mut self, place: &str, mut value: Value) -> Result<(), CommandFailure> {
         let Some(kind) = value.get("kind").and_then(Value::as_str).map(str::to_owned) else {
             return Err(CommandFailure(format!("{place}: kind: expected an object's kind")));

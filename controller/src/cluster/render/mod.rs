@@ -31,7 +31,7 @@ use limpet_outputs::{ControlPlane, FilterInputs, GatewayReferences, PolicyRoom, 
 use limpet_resources::{Resource, ResourceType};
 
 pub(crate) use command::run;
-pub(crate) use manifests::{ManifestFiles, read as read_manifests};
+pub(crate) use manifests::{ManifestFiles, files as manifest_files, read as read_manifests, read_documents};
 
 use files::{static_file, xds_folder};
 use unserved::UnservedObjects;
@@ -85,7 +85,23 @@ pub fn render(
     plane: Option<&ControlPlane>,
     inputs: &FilterInputs,
 ) -> Result<RenderResult, RenderError> {
-    let files = manifests::read(paths, settings)?;
+    Ok(render_manifests(
+        manifests::read(paths, settings)?,
+        settings,
+        options,
+        plane,
+        inputs,
+    ))
+}
+
+/// The same of objects that were read.
+pub(crate) fn render_manifests(
+    files: ManifestFiles,
+    settings: &Settings,
+    options: &EnvoyOptions,
+    plane: Option<&ControlPlane>,
+    inputs: &FilterInputs,
+) -> RenderResult {
     let mut objects = files.store.objects();
     if let Some(plane) = plane {
         add_classes(Arc::make_mut(&mut objects), plane);
@@ -120,7 +136,7 @@ pub fn render(
         .filter(|_| plane.is_none())
         .map(|gateway| (gateway.clone(), of_gateway(gateway)))
         .collect();
-    Ok(RenderResult {
+    RenderResult {
         unserved: unserved::of(&objects, &graph, &reports, settings, &other_planes()),
         malformed: objects
             .malformed()
@@ -136,7 +152,7 @@ pub fn render(
         envoys: envoys.objects.iter().map(|one| one.object(&label)).collect(),
         graph,
         reports,
-    })
+    }
 }
 
 /// A Gateway's resources, with the endpoints of its clusters.
@@ -203,6 +219,16 @@ impl RenderResult {
             None => GatewayApi::all().any(|release| accepts(&release)),
         };
         is_defined && self.unknown.is_empty() && self.malformed.is_empty() && accepted::all(&self.reports)
+    }
+
+    /// What other control planes serve, by object, and `all` if nothing is left.
+    pub(crate) fn unserved(&self) -> &BTreeMap<String, String> {
+        &self.unserved.objects
+    }
+
+    /// What releases of the Gateway API refuse, by their range.
+    pub(crate) fn refused_by_range(&self) -> BTreeMap<String, &Vec<String>> {
+        definitions::by_range(&self.refused_by)
     }
 
     /// Judges the objects only by the definitions of this release.

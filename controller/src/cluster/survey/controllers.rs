@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, Client, Error};
 
+use super::figures::ControllerFigures;
 use super::page::{PodRow, SessionsPage, together};
 use crate::cluster::kube::words;
 use crate::exit::CommandFailure;
@@ -38,6 +39,33 @@ impl From<SurveyError> for CommandFailure {
             SurveyError::Now(why) => Self(why),
         }
     }
+}
+
+/// Why there is no page.
+enum PageError {
+    /// The controller does not have it.
+    Missing,
+    Other(SurveyError),
+}
+
+impl From<SurveyError> for PageError {
+    fn from(unknown: SurveyError) -> Self {
+        Self::Other(unknown)
+    }
+}
+
+/// What a controller says of itself.
+#[derive(Debug)]
+pub(crate) struct ControllerMetrics {
+    pub(crate) instance: String,
+    pub(crate) name: String,
+    pub(crate) is_ready: bool,
+    /// Or why it says nothing.
+    pub(crate) said: Result<ControllerFigures, String>,
+}
+
+fn asking(name: &str) -> String {
+    format!("cannot ask the controller {name}")
 }
 
 /// What the controllers that are ready know.
@@ -89,15 +117,7 @@ impl Controllers {
     /// What all controllers that are ready know.
     pub(crate) async fn sessions(&self) -> Result<SessionSurvey, SurveyError> {
         let namespace = &self.namespace;
-        let pods = self.pods.list(&ListParams::default().labels(LABEL)).await;
-        let pods = pods.map_err(|error| self.failed("cannot list the pods of the controller", &error))?;
-        if pods.items.is_empty() {
-            return Err(SurveyError::Never(CommandFailure(format!(
-                "no controller in the namespace {namespace}: expected pods with the label {LABEL}; \
-                 --controller names another one"
-            ))));
-        }
-        let replicas: Vec<ControllerPod> = pods.items.iter().filter_map(replica).collect();
+        let replicas = self.replicas().await?;
         if !replicas.iter().any(|replica| replica.port.is_some()) {
             let message = format!("no controller is ready in the namespace {namespace}");
             return Err(SurveyError::Now(message));
@@ -124,21 +144,68 @@ impl Controllers {
     }
 
     async fn fetch(&self, name: &str, port: u16) -> Result<SessionsPage, SurveyError> {
+        let what = asking(name);
+        let text = self.page(name, port, "sessions").await.map_err(|error| match error {
+            PageError::Missing => SurveyError::Never(CommandFailure(format!(
+                "{what}: it tells nothing of sessions: expected a version that does, and sessions.enabled in its \
+                 configuration"
+            ))),
+            PageError::Other(unknown) => unknown,
+        })?;
+        serde_json::from_str(&text).map_err(|error| SurveyError::Never(CommandFailure(format!("{what}: {error}"))))
+    }
+
+    /// What each controller says of itself in its metrics.
+    ///
+    /// # Errors
+    /// If their pods cannot be listed, or there are none.
+    pub(crate) async fn metrics(&self) -> Result<Vec<ControllerMetrics>, SurveyError> {
+        let asked = self.replicas().await?.into_iter().map(|replica| async move {
+            let ControllerPod { instance, name, port } = replica;
+            let said = match port {
+                None => Err("not ready".to_owned()),
+                Some(port) => match self.page(&name, port, "metrics").await {
+                    Ok(text) => Ok(ControllerFigures::read(&text)),
+                    Err(PageError::Missing) => Err(format!("{}: it has no metrics", asking(&name))),
+                    Err(PageError::Other(unknown)) => Err(CommandFailure::from(unknown).0),
+                },
+            };
+            ControllerMetrics {
+                instance,
+                name,
+                is_ready: port.is_some(),
+                said,
+            }
+        });
+        Ok(join_all(asked).await)
+    }
+
+    /// The pods of controllers, at least one.
+    async fn replicas(&self) -> Result<Vec<ControllerPod>, SurveyError> {
         let namespace = &self.namespace;
-        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}:{port}/proxy/sessions");
-        let what = format!("cannot ask the controller {name}");
+        let pods = self.pods.list(&ListParams::default().labels(LABEL)).await;
+        let pods = pods.map_err(|error| self.failed("cannot list the pods of the controller", &error))?;
+        if pods.items.is_empty() {
+            return Err(SurveyError::Never(CommandFailure(format!(
+                "no controller in the namespace {namespace}: expected pods with the label {LABEL}; \
+                 --controller names another one"
+            ))));
+        }
+        Ok(pods.items.iter().filter_map(replica).collect())
+    }
+
+    async fn page(&self, name: &str, port: u16, page: &str) -> Result<String, PageError> {
+        let namespace = &self.namespace;
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}:{port}/proxy/{page}");
+        let what = asking(name);
         let request = Request::get(path).body(Vec::new());
         let request = request.map_err(|error| SurveyError::Never(CommandFailure(format!("{what}: {error}"))))?;
         let answer = tokio::time::timeout(ANSWER, self.client.request_text(request)).await;
         let answer = answer.map_err(|_| SurveyError::Now(format!("{what}: no answer in {} s", ANSWER.as_secs())))?;
-        let text = answer.map_err(|error| match &error {
-            Error::Api(status) if status.code == 404 => SurveyError::Never(CommandFailure(format!(
-                "{what}: it tells nothing of sessions: expected a version that does, and sessions.enabled in its \
-                 configuration"
-            ))),
-            _ => self.failed(&what, &error),
-        })?;
-        serde_json::from_str(&text).map_err(|error| SurveyError::Never(CommandFailure(format!("{what}: {error}"))))
+        answer.map_err(|error| match &error {
+            Error::Api(status) if status.code == 404 => PageError::Missing,
+            _ => PageError::Other(self.failed(&what, &error)),
+        })
     }
 
     fn failed(&self, what: &str, error: &Error) -> SurveyError {

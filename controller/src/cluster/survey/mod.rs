@@ -1,9 +1,11 @@
 //! What controllers know of sessions, and `limpet sessions`, which shows it.
 //!
 //! - `page`: what they tell, and what it says together. `table`: how it is shown. Both are pure.
+//! - `figures`: what they say of themselves. Pure.
 //! - `controllers`: how they are asked.
 
 mod controllers;
+mod figures;
 mod page;
 mod table;
 
@@ -12,7 +14,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-pub(crate) use controllers::{Controllers, SessionSurvey, SurveyError};
+pub(crate) use controllers::{ControllerMetrics, Controllers, SessionSurvey, SurveyError};
+#[cfg(test)]
+pub(crate) use figures::ControllerFigures;
 pub(crate) use page::{PodRow, PodRowState, RowSelection};
 
 use crate::cluster::cli::SessionsArgs;

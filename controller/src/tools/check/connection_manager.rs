@@ -2,7 +2,7 @@
 //! explains each part.
 
 use super::chain::Chain;
-use super::report::{CheckReport, Severity};
+use super::report::{CheckArea, CheckReport, Severity};
 use super::{addresses, headers, minimal, route_tables, routes};
 use crate::cli::CheckArgs;
 use crate::envoy_config::discovery::{self, DiscoverySources};
@@ -36,7 +36,9 @@ pub(super) fn check_all<'a>(
                     .iter()
                     .find(|located| is_in(&located.holder, entry))
                     .map_or(Ownership::NotOurs, Ownership::Configured),
-                Some(discovery) => discovered(report, entry, &discovery, sources),
+                Some(discovery) => report.within(CheckArea::Chain, |report| {
+                    discovered(report, entry, &discovery, sources)
+                }),
             };
             let located = match ownership {
                 Ownership::NotOurs => continue,
@@ -46,7 +48,7 @@ pub(super) fn check_all<'a>(
             any = true;
             let chain = Chain::new(manager, i, located, args.envoy_version);
             let before = problems(report);
-            check(report, &chain, located, sources);
+            report.within(CheckArea::Chain, |report| check(report, &chain, located, sources));
             if args.minimal {
                 minimal::report_unneeded(report, &chain, located, problems(report) == before);
             }
@@ -119,10 +121,13 @@ fn check<'a>(
         report.error(&last.node, "expected the router as the last filter");
     }
     let manager = &chain.manager;
-    let tables = route_tables::of(report, manager, sources);
-    for table in &tables.found {
-        routes::check(report, chain, config, sources, table);
-    }
+    let tables = report.within(CheckArea::Routes, |report| {
+        let tables = route_tables::of(report, manager, sources);
+        for table in &tables.found {
+            routes::check(report, chain, config, sources, table);
+        }
+        tables
+    });
     if tables.is_any_elsewhere {
         check_enabled_by_routes(report, chain);
     }

@@ -16,7 +16,7 @@ mod mutations;
 mod per_route;
 mod print;
 mod redirects;
-mod report;
+pub(crate) mod report;
 mod route_entry;
 mod route_sessions;
 mod route_tables;
@@ -43,7 +43,7 @@ use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output};
 use filter::FilterUsage;
 use limpet_core::envoy::FILTER_NAME;
-use report::{CheckReport, Severity};
+use report::{CheckArea, CheckReport, Severity};
 
 pub(crate) fn run(args: &CheckArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let mut documents = Vec::new();
@@ -55,6 +55,32 @@ pub(crate) fn run(args: &CheckArgs, form: Output) -> Result<CommandVerdict, Comm
             Err(failure) => unreadable.push(UnreadableFile::new(file, &failure)),
         }
     }
+    let (mut report, files) = check_documents(documents, args);
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    if args.quiet {
+        report.drop_notes();
+    }
+    match form {
+        Output::Text { .. } => print::text(&report, &files, args.quiet)?,
+        Output::Document(format) => print::json(format, &report, &files, &unreadable)?,
+    }
+    for file in &unreadable {
+        output::print_error(&format!("error: {file}\n"));
+    }
+    if !unreadable.is_empty() {
+        return Ok(CommandVerdict::Partial);
+    }
+    let has = |severity| report.count(severity) > 0;
+    Ok(match (has(Severity::Error), has(Severity::Warning)) {
+        (true, _) => CommandVerdict::Bad,
+        (false, true) if args.deny_warnings => CommandVerdict::Bad,
+        (false, true) => CommandVerdict::Warned,
+        (false, false) => CommandVerdict::Good,
+    })
+}
+
+/// Checks these documents by their names, and the files that they discover. Returns the names of all.
+pub(crate) fn check_documents(mut documents: Vec<(String, Value)>, args: &CheckArgs) -> (CheckReport, Vec<String>) {
     let given = documents.len();
     discovery::add_files(&mut documents);
     let roots: Vec<ConfigNode<'_>> = documents
@@ -79,30 +105,13 @@ pub(crate) fn run(args: &CheckArgs, form: Output) -> Result<CommandVerdict, Comm
         } else {
             let expected = "expected a wasm filter or dynamic module named limpet, or one with a configuration of \
                             Limpet's";
-            report.error(root, format!("{message}: {expected}"));
+            report.within(CheckArea::NoFilter, |report| {
+                report.error(root, format!("{message}: {expected}"));
+            });
         }
     }
-    let files: Vec<&str> = roots.iter().map(|root| root.file).collect();
-    if args.quiet {
-        report.drop_notes();
-    }
-    match form {
-        Output::Text { .. } => print::text(&report, &files, args.quiet)?,
-        Output::Document(format) => print::json(format, &report, &files, &unreadable)?,
-    }
-    for file in &unreadable {
-        output::print_error(&format!("error: {file}\n"));
-    }
-    if !unreadable.is_empty() {
-        return Ok(CommandVerdict::Partial);
-    }
-    let has = |severity| report.count(severity) > 0;
-    Ok(match (has(Severity::Error), has(Severity::Warning)) {
-        (true, _) => CommandVerdict::Bad,
-        (false, true) if args.deny_warnings => CommandVerdict::Bad,
-        (false, true) => CommandVerdict::Warned,
-        (false, false) => CommandVerdict::Good,
-    })
+    let files = roots.iter().map(|root| root.file.to_owned()).collect();
+    (report, files)
 }
 
 /// A file that cannot be read, and why.
@@ -128,8 +137,15 @@ impl fmt::Display for UnreadableFile<'_> {
     }
 }
 
+/// Whether `limpet check` is for this document: a configuration, or an object of another control plane that has one.
+#[allow(dead_code, reason = "the tools alone check every document")]
+pub(crate) fn is_checked(file: &str, value: &Value) -> bool {
+    let root = ConfigNode::root(file, value);
+    !is_object(&root) || foreign_config::find(&root).is_some()
+}
+
 /// The documents of a file with names that tell them apart.
-fn named(file: &str, values: Vec<Value>) -> impl Iterator<Item = (String, Value)> {
+pub(crate) fn named(file: &str, values: Vec<Value>) -> impl Iterator<Item = (String, Value)> {
     let is_alone = values.len() == 1;
     let named = move |(index, value)| {
         let name = if is_alone {
@@ -205,7 +221,9 @@ fn check_foreign(
     match found {
         Ok(found) => {
             for found in found {
-                failure_policy::check_foreign(report, root, &found);
+                report.within(CheckArea::Build, |report| {
+                    failure_policy::check_foreign(report, root, &found);
+                });
                 let json = found.json();
                 let usage = FilterUsage {
                     build: Some(found.build),
@@ -241,11 +259,13 @@ fn check_filter(report: &mut CheckReport, filter: &LocatedFilter<'_>, args: &Che
         };
         filter::check(report, &configuration.node, json, &usage, args.env);
     }
-    failure_policy::check(report, filter);
-    if filter.build == LocatedBuild::Module {
-        check_module_name(report, filter);
-        version::check(report, filter, args.envoy_version);
-    }
+    report.within(CheckArea::Build, |report| {
+        failure_policy::check(report, filter);
+        if filter.build == LocatedBuild::Module {
+            check_module_name(report, filter);
+            version::check(report, filter, args.envoy_version);
+        }
+    });
 }
 
 /// Envoy makes the name of the file from it.

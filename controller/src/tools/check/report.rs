@@ -17,8 +17,26 @@ pub(crate) enum Severity {
     Note,
 }
 
+/// What a finding is about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum CheckArea {
+    /// The filter's own configuration.
+    #[default]
+    Filter,
+    /// The build of the filter, and what becomes of requests without it.
+    Build,
+    /// The chain around the filter.
+    Chain,
+    /// The sessions of routes, and the clusters that they lead to.
+    Routes,
+    /// There is no filter.
+    NoFilter,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 pub(crate) struct Finding {
+    #[serde(skip)]
+    pub(crate) area: CheckArea,
     #[serde(skip)]
     pub(crate) file: String,
     pub(crate) severity: Severity,
@@ -43,6 +61,8 @@ pub(crate) struct CheckedFilter {
 /// The findings of all files.
 #[derive(Debug, Default)]
 pub(crate) struct CheckReport {
+    /// What is checked now.
+    area: CheckArea,
     pub(crate) findings: Vec<Finding>,
     /// The same findings, to recognize a repeated one.
     known: HashSet<Finding>,
@@ -50,6 +70,14 @@ pub(crate) struct CheckReport {
 }
 
 impl CheckReport {
+    /// Makes findings of this area.
+    pub(crate) fn within<R>(&mut self, area: CheckArea, check: impl FnOnce(&mut Self) -> R) -> R {
+        let around = std::mem::replace(&mut self.area, area);
+        let result = check(self);
+        self.area = around;
+        result
+    }
+
     pub(crate) fn error(&mut self, node: &ConfigNode<'_>, message: impl Into<String>) {
         self.add(Severity::Error, node, message);
     }
@@ -74,6 +102,7 @@ impl CheckReport {
     /// Adds each finding once, however many ways lead to it.
     fn insert(&mut self, severity: Severity, node: &ConfigNode<'_>, field: Option<String>, message: String) {
         let finding = Finding {
+            area: self.area,
             file: node.file.to_owned(),
             severity,
             path: node.path.clone(),

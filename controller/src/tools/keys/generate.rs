@@ -33,10 +33,7 @@ fn key(form: Output) -> Result<CommandVerdict, CommandFailure> {
 fn keyring(file: &str, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let now = time_format::now();
     let key = rotation::new_key(1, KeyStateConfig::Signing, now, secret()?);
-    let keyring = KeyringFile {
-        file: file.to_owned(),
-        document: KeyringDocument { keys: vec![key] },
-    };
+    let keyring = KeyringFile::new(file, KeyringDocument { keys: vec![key] });
     keyring.create()?;
     keyring.print(form, now, lifetime::default())?;
     Ok(CommandVerdict::Good)

@@ -20,8 +20,10 @@ use limpet_core::time::Timestamp;
 /// The field of the Secret with the keyring, in the form that `limpet keys generate --write FILE` writes.
 pub(crate) const IN_SECRET: &str = "keyring.json";
 
-pub(super) struct KeyringFile {
+pub(crate) struct KeyringFile {
     pub(super) file: String,
+    /// Whether the controller of a cluster rotates it.
+    is_controllers: bool,
     pub(super) document: KeyringDocument,
 }
 
@@ -43,12 +45,19 @@ impl KeyringFile {
         let parsed =
             KeyringDocument::parse(text.as_bytes()).map_err(|error| CommandFailure(format!("{file}: {error}")));
         Some(parsed.and_then(|document| {
-            let file = file.to_owned();
-            let keyring = Self { file, document };
+            let keyring = Self::new(file, document);
             rotation::check_times(&keyring.document).map_err(|unfit| keyring.failed(&unfit))?;
             keyring.warn_of_readers();
             Ok(keyring)
         }))
+    }
+
+    pub(super) fn new(file: &str, document: KeyringDocument) -> Self {
+        Self {
+            file: file.to_owned(),
+            is_controllers: false,
+            document,
+        }
     }
 
     pub(super) fn failed(&self, unfit: &RotationError) -> CommandFailure {
@@ -108,7 +117,7 @@ impl KeyringFile {
         }
     }
 
-    pub(super) fn json_report(&self, now: Timestamp, life: Duration) -> Map<String, Value> {
+    pub(crate) fn json_report(&self, now: Timestamp, life: Duration) -> Map<String, Value> {
         let going = rotation::going(&self.document, life);
         let keys = self.document.keys.iter().map(|key| key_json(key, &going, now));
         let fields = [
@@ -123,7 +132,7 @@ impl KeyringFile {
     }
 
     /// `urgent`: what has to be done before the next step of the rotation; `is_wide`: with exact times.
-    pub(super) fn text_report(&self, now: Timestamp, life: Duration, urgent: Option<&str>, is_wide: bool) -> String {
+    pub(crate) fn text_report(&self, now: Timestamp, life: Duration, urgent: Option<&str>, is_wide: bool) -> String {
         let going = rotation::going(&self.document, life);
         let words = |key: &KeyDocument| {
             let state = state_name(key.state);
@@ -150,20 +159,26 @@ impl KeyringFile {
         format!("phase    {done}\n{keys}next     {next}\n")
     }
 
-    /// The phase, and the next step.
-    fn progress(&self, phase: Option<RotationPhase>, going: &[RetiredKey], now: Timestamp) -> (String, String) {
-        let id = |i: usize| self.document.keys.get(i).map_or(0, |key| key.id);
+    /// The controller, or the command with these options.
+    fn who_rotates(&self, options: &str) -> String {
+        if self.is_controllers {
+            return "the controller".to_owned();
+        }
         // What came by standard input is in some file all the same, or in a Secret.
         let file = if self.file == config_file::STDIN {
             "FILE"
         } else {
             &self.file
         };
-        let (signing, rotate) = (
-            id(rotation::signing(&self.document)),
-            format!("{} keys rotate {file}", own_name()),
-        );
-        let everywhere = |then: String| format!("once every Envoy has this keyring, `{rotate}`: {then}");
+        format!("`{} keys rotate {file}{options}`", own_name())
+    }
+
+    /// The phase, and the next step.
+    fn progress(&self, phase: Option<RotationPhase>, going: &[RetiredKey], now: Timestamp) -> (String, String) {
+        let id = |i: usize| self.document.keys.get(i).map_or(0, |key| key.id);
+        let signing = id(rotation::signing(&self.document));
+        let rotate = |options: &str| self.who_rotates(options);
+        let everywhere = |then: String| format!("once every Envoy has this keyring, {}: {then}", rotate(""));
         match phase {
             None => (
                 "unknown: no rotation gives keys these states".to_owned(),
@@ -175,7 +190,12 @@ impl KeyringFile {
                 } else {
                     format!("none: key {signing} signs, and all others are revoked")
                 },
-                format!("`{rotate}` makes a new key, which verifies"),
+                if self.is_controllers {
+                    let asks = format!("`{} keys rotate` asks", own_name());
+                    format!("the controller makes a new key, which verifies, when it is due, or when {asks}")
+                } else {
+                    format!("{} makes a new key, which verifies", rotate(""))
+                },
             ),
             Some(RotationPhase::Introduced(new)) => {
                 let new = id(new);
@@ -196,12 +216,24 @@ impl KeyringFile {
             Some(RotationPhase::Retiring) => (
                 format!("3 of 3: key {signing} signs, and tokens of retiring keys are replaced as they come in"),
                 match going.iter().find(|going| going.retires).and_then(|first| first.end) {
-                    Some(end) if end <= now => format!("`{rotate}`: retiring keys go"),
-                    Some(end) => format!("{}, `{rotate}`: retiring keys go", time_format::words(end, now)),
-                    None => format!("`{rotate} --force`: retiring keys go; since when they retire is not known"),
+                    Some(end) if end <= now => format!("{}: retiring keys go", rotate("")),
+                    Some(end) => format!("{}, {}: retiring keys go", time_format::words(end, now), rotate("")),
+                    None => format!(
+                        "{}: retiring keys go; since when they retire is not known",
+                        rotate(" --force")
+                    ),
                 },
             ),
         }
+    }
+}
+
+/// The keyring of a cluster, from a Secret.
+#[allow(dead_code, reason = "the tools alone know no cluster")]
+pub(crate) fn of_cluster(secret: &str, document: KeyringDocument) -> KeyringFile {
+    KeyringFile {
+        is_controllers: true,
+        ..KeyringFile::new(secret, document)
     }
 }
 

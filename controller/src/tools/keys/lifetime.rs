@@ -14,7 +14,7 @@ pub(super) fn default() -> Duration {
     Duration::from_secs(168 * 3960 + 60)
 }
 
-pub(super) fn from_args(args: &LifeArgs) -> Result<Duration, CommandFailure> {
+pub(crate) fn from_args(args: &LifeArgs) -> Result<Duration, CommandFailure> {
     match (&args.config, args.longest_life) {
         (_, Some(life)) => Ok(life.get()),
         (Some(file), None) => {

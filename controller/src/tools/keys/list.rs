@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::keyring_file::{KeyringFile, state_name};
 use super::{lifetime, source};
-use crate::cli::ListArgs;
+use crate::cli::{ListArgs, required};
 use crate::envoy_config::config_file;
 use crate::envoy_config::discovery;
 use crate::envoy_config::filter_configs;
@@ -15,10 +15,11 @@ use crate::time_format;
 use limpet_core::config::schema::KeyStateConfig;
 
 pub(crate) fn run(args: &ListArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
-    let document = config_file::read(&args.file)?;
-    match KeyringFile::from_document(&args.file, &document) {
+    let file = required(args.file.as_ref())?;
+    let document = config_file::read(file)?;
+    match KeyringFile::from_document(file, &document) {
         Some(keyring) => keyring?.print(form, time_format::now(), lifetime::from_args(&args.life)?)?,
-        None => print_configurations(&args.file, document, form)?,
+        None => print_configurations(file, document, form)?,
     }
     Ok(CommandVerdict::Good)
 }

@@ -5,7 +5,7 @@ pub(crate) mod generate;
 pub(crate) mod ids;
 pub(crate) mod keyring_file;
 pub(crate) mod keys_file;
-mod lifetime;
+pub(crate) mod lifetime;
 pub(crate) mod list;
 pub(crate) mod revoke;
 pub(crate) mod rotate;

@@ -9,7 +9,7 @@ use super::generate;
 use super::ids;
 use super::keyring_file::KeyringFile;
 use super::{lifetime, rotation};
-use crate::cli::RevokeArgs;
+use crate::cli::{RevokeArgs, required};
 use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output};
 use crate::time_format;
@@ -33,7 +33,7 @@ struct RevocationResult {
 pub(crate) fn run(args: &RevokeArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let life = lifetime::from_args(&args.life)?;
     let now = time_format::now();
-    let mut keyring = KeyringFile::read(&args.file)?;
+    let mut keyring = KeyringFile::read(required(args.file.as_ref())?)?;
     let counts = (!args.stats.is_empty())
         .then(|| KeyCounts::read(&args.stats))
         .transpose()?;
@@ -76,7 +76,7 @@ fn revoke(keyring: &mut KeyringFile, now: Timestamp, args: &RevokeArgs) -> Resul
     keyring
         .document
         .check()
-        .map_err(|error| CommandFailure(format!("{}: {error}", args.file)))?;
+        .map_err(|error| CommandFailure(format!("{}: {error}", keyring.file)))?;
     if done.writes() {
         keyring.replace()?;
     }

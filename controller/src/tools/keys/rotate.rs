@@ -7,7 +7,7 @@ use super::generate;
 use super::keyring_file::KeyringFile;
 use super::lifetime;
 use super::rotation::{self, MAX_RETIRING, RetiredKey, RotationPhase, RotationStep};
-use crate::cli::RotateArgs;
+use crate::cli::{RotateArgs, required};
 use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output};
 use crate::time_format;
@@ -16,7 +16,7 @@ use limpet_core::time::Timestamp;
 pub(crate) fn run(args: &RotateArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let life = lifetime::from_args(&args.life)?;
     let now = time_format::now();
-    let mut keyring = KeyringFile::read(&args.file)?;
+    let mut keyring = KeyringFile::read(required(args.file.as_ref())?)?;
     if let Err(NotDue { why, is_for_ever }) = rotate(&mut keyring, now, life, args)? {
         match form {
             Output::Text { .. } if is_for_ever => output::print_error(&format!("not due: {why}\n")),
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &RotateArgs, form: Output) -> Result<CommandVerdict, Com
     keyring
         .document
         .check()
-        .map_err(|error| CommandFailure(format!("{}: {error}", args.file)))?;
+        .map_err(|error| CommandFailure(format!("{}: {error}", keyring.file)))?;
     if !args.dry_run {
         keyring.replace()?;
     }

@@ -65,6 +65,30 @@ impl Stream {
 }
 
 #[test]
+fn an_envoy_with_two_streams_counts_twice() {
+    let snapshots = Snapshots::new();
+    let connect = |number: u64, node: &str, version: Option<&str>| {
+        let subscriber = Subscriber::new(
+            ProtocolVariant::Delta,
+            StreamService::Aggregated,
+            NodeAbilities::default(),
+        );
+        let origin = std::net::SocketAddr::from(([10, 0, 0, 1], 1)).into();
+        let stream = StreamConnection::new(node.into(), origin, None, subscriber);
+        let stream = Arc::new(stream.with_version(version.map(str::to_owned)));
+        snapshots.shared().connect(GROUP, number, stream).unwrap()
+    };
+    let _cells = [
+        connect(1, "a", Some("1.40.0")),
+        connect(2, "a", Some("1.40.0")),
+        connect(3, "b", Some("1.38.3")),
+        connect(4, "c", None),
+    ];
+    let expected = [("1.38.3".to_owned(), 1), ("1.40.0".to_owned(), 1)];
+    assert_eq!(snapshots.status().versions(), expected.into());
+}
+
+#[test]
 fn a_group_has_settled_when_every_node_has_everything() {
     let snapshots = Snapshots::new();
     let status = snapshots.status();

@@ -13,12 +13,14 @@ use limpet_model::reports::{Condition, ConditionStatus, IngressRouteReport, Ingr
 const MOST_BYTES: usize = 1000;
 /// The limit of an object: a Gateway has up to 64 listeners, a route up to 32 parents.
 const MOST_CONDITIONS: usize = 40;
+/// In place of a condition's type.
+pub(crate) const CURRENT_STATUS: &str = "currentStatus";
 
 #[derive(Debug, Default)]
-pub(super) struct ObjectVerdicts<'a>(BTreeMap<ObjectRef, ReportedObject<'a>>);
+pub(crate) struct ObjectVerdicts<'a>(BTreeMap<ObjectRef, ReportedObject<'a>>);
 
 #[derive(Debug, Default)]
-pub(super) struct ReportedObject<'a> {
+pub(crate) struct ReportedObject<'a> {
     /// Of the object as a whole.
     whole: ObjectVerdict,
     /// The best and the worst of its listeners or parents.
@@ -36,14 +38,26 @@ struct ReportedCondition<'a> {
     is_wrong: bool,
 }
 
+/// A condition that says what is wrong.
+#[derive(Debug)]
+pub(crate) struct WrongCondition<'a> {
+    /// What of the object it is about: a parent of a route, a listener of a Gateway, an ancestor of a policy.
+    pub(crate) about: Option<String>,
+    pub(crate) kind: &'static str,
+    /// Of an `IngressRoute`: its status.
+    pub(crate) reason: &'static str,
+    pub(crate) message: &'a str,
+}
+
+/// What of an object a condition is about.
 #[derive(Debug, Clone, Copy)]
-enum ConditionSubject<'a> {
+pub(crate) enum ConditionSubject<'a> {
     Parent(&'a ParentRef),
     Listener(&'a str),
 }
 
 impl ConditionSubject<'_> {
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         match self {
             Self::Listener(name) => format!("listener {name}"),
             Self::Parent(parent) => {
@@ -69,7 +83,7 @@ impl ConditionSubject<'_> {
 }
 
 impl<'a> ObjectVerdicts<'a> {
-    pub(super) fn new(reports: &'a Reports) -> Self {
+    pub(crate) fn new(reports: &'a Reports) -> Self {
         let mut all = Self::default();
         let Reports {
             gateway_classes,
@@ -136,7 +150,7 @@ impl<'a> ObjectVerdicts<'a> {
         let object = self.0.entry(object).or_default();
         let mut worst = ObjectVerdict::Accepted;
         for condition in conditions {
-            let verdict = verdict(condition);
+            let verdict = ObjectVerdict::of(condition.kind, condition.status, condition.reason);
             worst = worst.max(verdict);
             object.conditions.push(ReportedCondition {
                 about,
@@ -163,7 +177,7 @@ impl<'a> ObjectVerdicts<'a> {
         let is_wrong = report.status != IngressRouteStatus::Valid;
         let status = ReportedCondition {
             about: None,
-            kind: "currentStatus",
+            kind: CURRENT_STATUS,
             status: report.status.as_str(),
             reason: "",
             message: &report.description,
@@ -190,6 +204,27 @@ impl<'a> ObjectVerdicts<'a> {
         let object = self.0.entry(object).or_default();
         object.whole = verdict;
         object.conditions = said;
+    }
+
+    /// The conditions that say what is wrong.
+    pub(crate) fn wrong(&self) -> impl Iterator<Item = (&ObjectRef, WrongCondition<'a>)> {
+        let conditions = self.0.iter().flat_map(|(object, said)| {
+            let wrong = said.conditions.iter().filter(|said| said.is_wrong);
+            wrong.map(move |said| (object, said))
+        });
+        conditions.map(|(object, said)| {
+            let condition = WrongCondition {
+                about: said.about.as_ref().map(ConditionSubject::text),
+                kind: said.kind,
+                reason: if said.kind == CURRENT_STATUS {
+                    said.status
+                } else {
+                    said.reason
+                },
+                message: said.message,
+            };
+            (object, condition)
+        })
     }
 
     pub(super) fn get(&self, object: &ObjectRef) -> Option<&ReportedObject<'a>> {
@@ -247,15 +282,17 @@ impl ReportedObject<'_> {
     }
 }
 
-/// Refused if it is not accepted or not programmed.
-fn verdict(condition: &Condition) -> ObjectVerdict {
-    let is_partly = condition.reason.starts_with("Partially");
-    match (condition.kind, condition.status) {
-        ("Accepted" | "Programmed", ConditionStatus::False) if condition.reason != "Pending" => ObjectVerdict::Refused,
-        // Conditions that exist only for problems.
-        ("PartiallyInvalid" | "Conflicted", ConditionStatus::False) => ObjectVerdict::Accepted,
-        ("PartiallyInvalid" | "Conflicted", _) => ObjectVerdict::Partly,
-        (_, ConditionStatus::True) if !is_partly => ObjectVerdict::Accepted,
-        _ => ObjectVerdict::Partly,
+impl ObjectVerdict {
+    /// What a condition means for its object: it is refused if it is not accepted or not programmed.
+    pub(crate) fn of(kind: &str, status: ConditionStatus, reason: &str) -> Self {
+        let is_partly = reason.starts_with("Partially");
+        match (kind, status) {
+            ("Accepted" | "Programmed", ConditionStatus::False) if reason != "Pending" => Self::Refused,
+            // The conditions that are there only where something is wrong.
+            ("PartiallyInvalid" | "Conflicted", ConditionStatus::False) => Self::Accepted,
+            ("PartiallyInvalid" | "Conflicted", _) => Self::Partly,
+            (_, ConditionStatus::True) if !is_partly => Self::Accepted,
+            _ => Self::Partly,
+        }
     }
 }

@@ -17,6 +17,9 @@ mod search;
 mod tests;
 mod view;
 
+pub(crate) use judged::{CURRENT_STATUS, ConditionSubject, ObjectVerdicts};
+pub(crate) use view::ObjectVerdict;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

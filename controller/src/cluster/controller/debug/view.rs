@@ -33,7 +33,7 @@ pub(super) struct LeftOut {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum ObjectVerdict {
+pub(crate) enum ObjectVerdict {
     #[default]
     Accepted,
     /// A part does not count.

@@ -21,7 +21,7 @@ use limpet_model::{MANAGED_BY, MANAGER};
 /// The prefix of fields with key-encryption keys, before an id, as in Envoy's environment.
 const KEY_ENCRYPTION_KEY: &str = "LIMPET_KEK_";
 /// The annotation with ids of keys to revoke. It stays until every Envoy has the keyring without them.
-pub(super) const REVOKE: &str = "limpet.dev/revoke";
+pub(crate) const REVOKE: &str = "limpet.dev/revoke";
 /// The value of `limpet.dev/revoke` that was done last.
 pub(super) const REVOKED: &str = "limpet.dev/revoked";
 pub(super) const ANNOTATIONS: [&str; 4] = [REVOKE, REVOKED, ROTATE, ROTATED];

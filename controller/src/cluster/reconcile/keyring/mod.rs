@@ -20,6 +20,9 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use super::own_secret::ROTATE;
 pub(crate) use config::KeyringConfig;
+pub(crate) use content::REVOKE;
 pub(crate) use content::document;
 pub(crate) use reconciler::{KeyringFigures, KeyringReconciler, PublishedKeys, unpublished};
+pub(crate) use state::{KeyringReading, read};

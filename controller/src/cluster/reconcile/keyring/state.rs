@@ -93,6 +93,37 @@ impl<T: Clone> ObservedSecret<T> {
     }
 }
 
+/// What the Secret with the keyring says, for a person.
+#[derive(Debug)]
+pub(crate) struct KeyringReading {
+    /// `None`: it is broken.
+    pub(crate) document: Option<KeyringDocument>,
+    /// What a person must correct.
+    pub(crate) problems: Vec<String>,
+    /// The keys that are to be revoked, or are, while not every Envoy knows.
+    pub(crate) revoking: BTreeSet<u8>,
+    /// Whether a rotation was asked for that has not begun.
+    pub(crate) is_rotation_requested: bool,
+}
+
+/// Reads the Secret with the keyring.
+pub(crate) fn read(config: &KeyringConfig, secret: SecretObject, now: Timestamp) -> KeyringReading {
+    let mut state = KeyringState::new(config.clone());
+    state.saw(KeyringSecret::Keyring, Some(secret));
+    let problems = state.problems(now).into_iter().map(|(_, problem)| problem).collect();
+    let content = state.ring.good.as_ref();
+    let revocation = content.and_then(|content| content.revocation.as_ref());
+    KeyringReading {
+        problems,
+        revoking: match revocation {
+            Some(Revocation::Due(ids) | Revocation::Done(ids)) => ids.clone(),
+            Some(Revocation::Invalid(_)) | None => BTreeSet::new(),
+        },
+        is_rotation_requested: content.is_some_and(|content| content.rotation_request.is_some()),
+        document: content.map(|content| content.document.clone()),
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct KeyringState {
     config: KeyringConfig,

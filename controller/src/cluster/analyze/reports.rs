@@ -1,0 +1,116 @@
+//! Findings of a build: what `limpet render` reports. Pure.
+
+use std::collections::BTreeMap;
+
+use super::code::{FindingCode, Subject};
+use super::finding::{Finding, FindingPlace};
+use crate::cluster::controller::ObjectVerdicts;
+use crate::cluster::gateway_api::GatewayApi;
+use crate::cluster::render::RenderResult;
+use crate::tools::check::report::{self, CheckReport};
+use limpet_model::Reports;
+
+/// The conditions that say what is wrong.
+pub(super) fn of_reports(reports: &Reports) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (object, condition) in ObjectVerdicts::new(reports).wrong() {
+        let subject = Subject::of(object.kind, condition.about.is_some());
+        let code = FindingCode::of(subject, condition.kind, condition.reason);
+        let place = FindingPlace {
+            part: condition.about.unwrap_or_default(),
+            ..FindingPlace::object(object)
+        };
+        found.push(Finding::new(place, code, condition.message));
+    }
+    found
+}
+
+/// What a build says of objects, wherever they come from.
+pub(super) fn of_built(rendered: &RenderResult) -> Vec<Finding> {
+    let mut found = of_reports(&rendered.reports);
+    // Only a cluster assigns addresses, and its statuses say so.
+    found.retain(|finding| !finding.code.has_reason("AddressNotAssigned"));
+    for (object, error) in &rendered.malformed {
+        let place = FindingPlace::object(object);
+        // Its conditions repeat it.
+        found.retain(|finding| !finding.place.is_of(&place));
+        found.push(Finding::new(place, FindingCode::input("Malformed"), error.to_string()));
+    }
+    if rendered.serves_nothing() {
+        let why = rendered.unserved().get("all").map_or("", String::as_str);
+        found.push(Finding::new(
+            FindingPlace::default(),
+            FindingCode::input("NothingServed"),
+            why,
+        ));
+    }
+    found
+}
+
+/// Everything that is said of objects in files.
+pub(super) fn of_rendered(rendered: &RenderResult) -> Vec<Finding> {
+    let mut found = of_built(rendered);
+    for (place, problem) in &rendered.unknown {
+        let code = FindingCode::input("UnknownKind");
+        found.push(Finding::new(FindingPlace::file(place), code, problem));
+    }
+    for (kind, count) in &rendered.skipped {
+        let place = FindingPlace {
+            kind: kind.clone(),
+            ..FindingPlace::default()
+        };
+        let objects = if *count == 1 { "object" } else { "objects" };
+        let message = format!("{count} {objects} of this kind are in the files, and Limpet does not read it");
+        found.push(Finding::new(place, FindingCode::input("NotRead"), message));
+    }
+    for (object, why) in rendered.unserved().iter().filter(|(object, _)| *object != "all") {
+        let place = FindingPlace::words(object);
+        found.push(Finding::new(place, FindingCode::input("NotServed"), why));
+    }
+    found.extend(of_definitions(rendered));
+    found
+}
+
+/// What releases of the Gateway API refuse. It is wrong only if all of them refuse something.
+fn of_definitions(rendered: &RenderResult) -> Vec<Finding> {
+    let is_refused_by_all = GatewayApi::all().all(|release| rendered.refused_by.contains_key(&release));
+    let code = FindingCode::input(if is_refused_by_all {
+        "RefusedByAllReleases"
+    } else {
+        "RefusedBySomeReleases"
+    });
+    let mut releases: BTreeMap<&String, Vec<String>> = BTreeMap::new();
+    for (range, refusals) in rendered.refused_by_range() {
+        for refusal in refusals {
+            releases.entry(refusal).or_default().push(range.clone());
+        }
+    }
+    let finding = |(refusal, ranges): (&String, Vec<String>)| {
+        // `HTTPRoute shop/web: the field: what is wrong`
+        let (object, message) = refusal.split_once(": ").unwrap_or(("", refusal));
+        let message = format!("{message} (Gateway API {})", ranges.join(", "));
+        Finding::new(FindingPlace::words(object), code, message)
+    };
+    releases.into_iter().map(finding).collect()
+}
+
+/// What `limpet check` says.
+pub(super) fn of_check(checked: &CheckReport) -> Vec<Finding> {
+    let finding = |finding: &report::Finding| Finding {
+        severity: match finding.severity {
+            report::Severity::Error => super::finding::Severity::Error,
+            report::Severity::Warning => super::finding::Severity::Warning,
+            report::Severity::Note => super::finding::Severity::Info,
+        },
+        place: FindingPlace {
+            part: finding.path.clone(),
+            ..FindingPlace::file(&finding.file)
+        },
+        code: FindingCode::check(finding.area),
+        message: match &finding.field {
+            Some(field) => format!("{field}: {}", finding.message),
+            None => finding.message.clone(),
+        },
+    };
+    checked.findings.iter().map(finding).collect()
+}

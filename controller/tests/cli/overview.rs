@@ -1,0 +1,123 @@
+//! `limpet analyze`, `status`, `version` and `keys` without a cluster.
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::{folder, limpet};
+
+/// A folder with these files.
+fn with_files(files: &[(&str, &str)]) -> TempDir {
+    let folder = folder();
+    for (name, text) in files {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    folder
+}
+
+/// A kubeconfig of a server at this address.
+fn kubeconfig(address: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Config, current-context: a, contexts: [{{name: a, context: {{cluster: a, user: a}}}}], \
+         clusters: [{{name: a, cluster: {{server: 'http://{address}'}}}}], users: [{{name: a, user: {{}}}}]}}"
+    )
+}
+
+#[test]
+fn a_version_without_a_cluster_is_a_failure() {
+    let folder = with_files(&[("config", &kubeconfig("127.0.0.1:1"))]);
+    let config = folder.path().join("config").display().to_string();
+    let ran = limpet(&["version", "--kubeconfig", &config]).run().code(0);
+    let lines: Vec<&str> = ran.stdout.lines().collect();
+    let own = format!("client       limpet {} (", env!("CARGO_PKG_VERSION"));
+    assert!(lines.len() == 2 && lines[0].starts_with(&own), "{ran:?}");
+    assert!(lines[1].starts_with("controllers  not known: "), "{ran:?}");
+    let ran = limpet(&["version", "--client", "-o", "json", "--kubeconfig", &config])
+        .run()
+        .code(0);
+    let json = ran.json();
+    assert_eq!(json["client"]["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(json.as_object().unwrap().len(), 1, "{json}");
+}
+
+#[test]
+fn a_version_waits_for_a_silent_cluster() {
+    // It takes connections and never answers.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = with_files(&[("config", &kubeconfig(&silent.local_addr().unwrap().to_string()))]);
+    let config = folder.path().join("config").display().to_string();
+    let start = Instant::now();
+    let ran = limpet(&["version", "--kubeconfig", &config]).run().code(0);
+    assert!(
+        ran.stdout.ends_with("controllers  not known: no answer in 2 s\n"),
+        "{ran:?}"
+    );
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}
+
+#[test]
+fn commands_of_a_cluster_end_otherwise_without_one() {
+    let folder = with_files(&[("config", &kubeconfig("127.0.0.1:1"))]);
+    let config = folder.path().join("config").display().to_string();
+    for command in [
+        &["analyze"][..],
+        &["status"],
+        &["keys", "list"],
+        &["keys", "rotate"],
+        &["keys", "revoke", "--key", "1"],
+    ] {
+        let ran = limpet(&[command, &["--kubeconfig", &config]].concat()).run().code(3);
+        assert!(ran.stderr.contains("error: "), "{command:?}: {ran:?}");
+    }
+}
+
+#[test]
+fn an_option_of_keyring_files_is_taken_without_one() {
+    for (options, named) in [
+        (&["rotate", "--force"][..], "--force"),
+        (&["rotate", "--config", "x.yaml"], "--config"),
+        (&["revoke", "--key", "1", "--stats", "x.txt"], "--stats"),
+    ] {
+        let ran = limpet(&[&["keys"], options].concat()).run().code(3);
+        let words = format!("error: {named}: expected it only with FILE: ");
+        assert!(ran.stderr.starts_with(&words), "{options:?}: {ran:?}");
+    }
+    let ran = limpet(&["keys", "list", "keyring.json", "--secret", "a/b"])
+        .run()
+        .code(3);
+    assert!(ran.stderr.contains("cannot be used with"), "{ran:?}");
+}
+
+#[test]
+fn files_that_cannot_be_read_hide_other_findings() {
+    let folder = with_files(&[
+        ("broken.yaml", "a: ["),
+        ("filter.yaml", "keys: [{id: 1, env: LIMPET_KEY}]\npolicys: {}\n"),
+    ]);
+    let path = folder.path().display().to_string();
+    let ran = limpet(&["analyze", "-f", &path]).run().code(3);
+    for words in [
+        "error [LIMPET0101] ",
+        "broken.yaml: neither YAML nor JSON: ",
+        "error [LIMPET1001] ",
+        "filter.yaml: policys: unknown field",
+        "\n2 errors\n",
+    ] {
+        assert!(ran.stdout.contains(words), "{words}: {ran:?}");
+    }
+    let ran = limpet(&["analyze", "-f", &path, "-n", "shop"]).run().code(3);
+    assert!(ran.stderr.contains("cannot be used with"), "{ran:?}");
+}
+
+#[test]
+fn a_name_in_a_file_changed_the_terminal() {
+    let object = "apiVersion: gateway.networking.k8s.io/v1\nkind: \"Gate\\e[2Jway\"\nmetadata: {name: a}\n";
+    let folder = with_files(&[("object.yaml", object)]);
+    let path = folder.path().join("object.yaml").display().to_string();
+    let ran = limpet(&["analyze", "-f", &path]).run().code(2);
+    assert!(
+        !ran.stdout.contains('\u{1b}') && ran.stdout.contains("Gate\\u{1b}[2Jway"),
+        "{ran:?}"
+    );
+}
