@@ -1,7 +1,7 @@
 //! Sentences that stop readers: none in pages for users, in messages and in comments outside tests.
 
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
 use limpet_repo_tests::{checkout, files};
 
@@ -137,11 +137,11 @@ fn is_source(path: &Path) -> bool {
 }
 
 /// A line for each pattern that the prose of these files has.
-fn problems(is_read: fn(&Path) -> bool, prose: fn(&str) -> String, least_words: usize) -> Vec<String> {
+fn problems(is_read: fn(&Path) -> bool, prose: fn(&str) -> String, least_words: usize) -> io::Result<Vec<String>> {
     let root = checkout();
     let (mut problems, mut words_in_all) = (Vec::new(), 0);
-    for path in files(&root).unwrap().into_iter().filter(|path| is_read(path)) {
-        let prose = prose(&fs::read_to_string(root.join(&path)).unwrap());
+    for path in files(&root)?.into_iter().filter(|path| is_read(path)) {
+        let prose = prose(&fs::read_to_string(root.join(&path))?);
         words_in_all += words(&prose).count();
         for pattern in &PATTERNS {
             let count = (pattern.is_in)(&prose);
@@ -152,24 +152,24 @@ fn problems(is_read: fn(&Path) -> bool, prose: fn(&str) -> String, least_words: 
         }
     }
     assert!(words_in_all > least_words, "only {words_in_all} words were found");
-    problems
+    Ok(problems)
 }
 
 #[test]
 fn pages_for_users_have_sentences_that_stop_readers() {
-    let problems = problems(is_for_users, prose_of_page, 30_000);
+    let problems = problems(is_for_users, prose_of_page, 30_000).unwrap();
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
 #[test]
 fn messages_have_sentences_that_stop_readers() {
-    let problems = problems(is_source, messages, 10_000);
+    let problems = problems(is_source, messages, 10_000).unwrap();
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
 #[test]
 fn comments_have_sentences_that_stop_readers() {
-    let problems = problems(is_source, comments, 50_000);
+    let problems = problems(is_source, comments, 50_000).unwrap();
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 

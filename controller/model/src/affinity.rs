@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::reports::Condition;
-use super::{Objects, problem::Problem};
+use super::{Objects, field_problem::FieldProblem};
 use limpet_api::{Kind, ObjectName, ObjectRef, ServiceSpec};
 use limpet_core::config::schema::{PolicyConfig, SourceConfig};
 
@@ -17,12 +17,12 @@ const MAX_TIMEOUT: u32 = 86_400;
 ///
 /// # Errors
 /// If the API server would not accept its fields.
-pub(super) fn of(service: &ServiceSpec) -> Result<Option<Duration>, Problem> {
+pub(super) fn of(service: &ServiceSpec) -> Result<Option<Duration>, FieldProblem> {
     match service.session_affinity.as_deref() {
         None | Some("None") => return Ok(None),
         Some("ClientIP") => {}
         Some(other) => {
-            return Err(Problem {
+            return Err(FieldProblem {
                 field: "spec.sessionAffinity".to_owned(),
                 message: format!("expected None or ClientIP, found {other:?}"),
             });
@@ -34,7 +34,7 @@ pub(super) fn of(service: &ServiceSpec) -> Result<Option<Duration>, Problem> {
     if (1..=MAX_TIMEOUT).contains(&seconds) {
         return Ok(Some(Duration::from_secs(seconds.into())));
     }
-    Err(Problem {
+    Err(FieldProblem {
         field: "spec.sessionAffinityConfig.clientIP.timeoutSeconds".to_owned(),
         message: format!("expected 1 to {MAX_TIMEOUT}, found {seconds}"),
     })
@@ -66,7 +66,7 @@ pub(super) fn scope(service: &ObjectName, port: u16) -> String {
 /// Problems of Services' affinity, which only Services from files can have.
 pub(super) fn problems(objects: &Objects) -> BTreeMap<ObjectRef, Condition> {
     let wrong = objects.services.iter().filter_map(|(name, service)| {
-        let Problem { field, message } = of(&service.spec).err()?;
+        let FieldProblem { field, message } = of(&service.spec).err()?;
         let object = ObjectRef {
             kind: Kind::Service,
             name: name.clone(),

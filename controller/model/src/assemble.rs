@@ -12,7 +12,7 @@ use super::graph::{
     RuleOrigin, Session, SessionUse, VirtualHost,
 };
 use super::objects::RuleBackend;
-use super::references::Backend;
+use super::references::ResolvedBackend;
 use super::routes::{Attachment, RouteRule, RouteState, RuleAction};
 use super::sessions::{RuleSession, Sessions};
 use limpet_api::{Kind, ObjectName};
@@ -58,13 +58,13 @@ pub(super) fn assemble(
         for (index, (rule, session)) in route.rules.iter().zip(sessions).enumerate() {
             add_clusters(&mut graph, rule, &session.session, all);
             add_led_from(&mut graph, rule, &namespace);
-            if let Some(asked_by) = &session.asked_by {
+            if let Some(asked_by) = &session.requested_by {
                 let origin = RuleOrigin {
                     route: route.object.clone(),
                     index,
                     name: rule.own_name.map(str::to_owned),
                     gateways: served.iter().map(|attachment| attachment.gateway.clone()).collect(),
-                    asked_by: asked_by.clone(),
+                    requested_by: asked_by.clone(),
                 };
                 graph.rules.entry(rule.name.clone()).or_insert(Arc::new(origin));
             }
@@ -99,7 +99,12 @@ fn add_to_hosts<'a>(found: &mut FoundRoutes<'a>, served: &[&'a Attachment], made
 
 fn add_led_from(graph: &mut Graph, rule: &RouteRule<'_>, namespace: &Arc<str>) {
     for backend in &rule.backends {
-        let namespaces = Arc::make_mut(graph.led_from.entry(backend.spec.service.clone()).or_default());
+        let namespaces = Arc::make_mut(
+            graph
+                .referencing_namespaces
+                .entry(backend.spec.service.clone())
+                .or_default(),
+        );
         namespaces.insert(Arc::clone(namespace));
         if backend.spec.balance == Balance::RingHash {
             // Fences hold for the namespace in a session's scope, which is the Service's.
@@ -165,7 +170,7 @@ fn add_clusters(graph: &mut Graph, rule: &RouteRule<'_>, session: &Session, all:
 }
 
 /// The sessions of a backend where the split chooses it for every request.
-pub(super) fn own_session(backend: &Backend, all: &Sessions) -> Option<SessionUse> {
+pub(super) fn own_session(backend: &ResolvedBackend, all: &Sessions) -> Option<SessionUse> {
     match &backend.object {
         RuleBackend::XBackend(name) => all.destinations.get(name).cloned(),
         RuleBackend::Service(name) => all.affinities.get(name).map(|policy| SessionUse {
@@ -176,7 +181,7 @@ pub(super) fn own_session(backend: &Backend, all: &Sessions) -> Option<SessionUs
 }
 
 /// Whether the client's address chooses the endpoint of requests without a token.
-fn is_by_address(backend: &Backend, session: &Session, all: &Sessions) -> bool {
+fn is_by_address(backend: &ResolvedBackend, session: &Session, all: &Sessions) -> bool {
     let has_table = |used: &SessionUse| {
         all.policies
             .get(&used.policy)

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Objects;
-use super::backend_tls::{Target, TlsPolicies, TlsPolicy, has_port};
+use super::backend_tls::{TlsPolicies, TlsPolicy, TlsTarget, has_port};
 use super::grants::Referrer;
 use super::objects::RuleBackend;
 use super::references::References;
@@ -15,7 +15,7 @@ use super::sessions::{MAX_ANCESTORS, Remarks, ancestor, keep_oldest};
 use limpet_api::{BackendRef, Kind, ObjectName, ObjectRef, ServicePort};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome<'p> {
+enum TlsPolicyOutcome<'p> {
     /// The policy counts.
     Governs,
     /// An older policy counts.
@@ -27,7 +27,7 @@ enum Outcome<'p> {
 }
 
 /// The Gateways whose rules lead to a port of a backend. An XBackend has no ports.
-type Reached<'a> = BTreeMap<RuleBackend, BTreeMap<Option<u16>, BTreeSet<&'a ObjectName>>>;
+type GatewaysByPort<'a> = BTreeMap<RuleBackend, BTreeMap<Option<u16>, BTreeSet<&'a ObjectName>>>;
 
 /// Reports on all policies, and findings that are of none of their ancestors.
 pub(super) fn reports(
@@ -39,7 +39,7 @@ pub(super) fn reports(
     if policies.is_empty() {
         return Default::default();
     }
-    let statuses = Statuses {
+    let statuses = TlsPolicyStatuses {
         objects,
         policies,
         reached: reached(objects, routes, references),
@@ -62,14 +62,14 @@ pub(super) fn reports(
     (reports, without_status)
 }
 
-fn reached<'a>(objects: &'a Objects, routes: &'a [RouteState<'_>], references: &References<'_>) -> Reached<'a> {
-    let mut reached = Reached::new();
+fn reached<'a>(objects: &'a Objects, routes: &'a [RouteState<'_>], references: &References<'_>) -> GatewaysByPort<'a> {
+    let mut reached = GatewaysByPort::new();
     for route in routes {
         let Some(refs) = objects.route(&route.object) else {
             continue;
         };
         let referrer = refs.referrer();
-        for reference in refs.reached() {
+        for reference in refs.referenced_backends() {
             let Some((backend, port)) = referred(referrer, reference, references) else {
                 continue;
             };
@@ -94,15 +94,15 @@ fn referred(
     }
 }
 
-struct Statuses<'p> {
+struct TlsPolicyStatuses<'p> {
     objects: &'p Objects,
     policies: &'p TlsPolicies<'p>,
-    reached: Reached<'p>,
+    reached: GatewaysByPort<'p>,
 }
 
-impl<'p> Statuses<'p> {
+impl<'p> TlsPolicyStatuses<'p> {
     fn report(&self, policy: &'p TlsPolicy<'p>) -> PolicyReport {
-        let targets: Vec<(Target<'_>, Outcome<'_>)> = policy
+        let targets: Vec<(TlsTarget<'_>, TlsPolicyOutcome<'_>)> = policy
             .targets()
             .flatten()
             .map(|target| {
@@ -116,7 +116,7 @@ impl<'p> Statuses<'p> {
         let ancestors = gateways.into_iter().map(|gateway| {
             let here = targets.iter().zip(&of_targets);
             let here = here.filter(|(_, gateways)| gateways.contains(gateway));
-            let here: Vec<&(Target<'_>, Outcome<'_>)> = here.map(|(target, _)| target).collect();
+            let here: Vec<&(TlsTarget<'_>, TlsPolicyOutcome<'_>)> = here.map(|(target, _)| target).collect();
             ancestor(gateway, conditions(policy, &here))
         });
         PolicyReport {
@@ -150,9 +150,10 @@ impl<'p> Statuses<'p> {
         Some(Condition::fails("ResolvedRefs", "TargetNotFound", remarks.to_string()))
     }
 
-    fn targets(&self, policy: &'p TlsPolicy<'p>) -> (Vec<Target<'p>>, Vec<(Target<'p>, Outcome<'p>)>) {
+    fn targets(&self, policy: &'p TlsPolicy<'p>) -> (Vec<TlsTarget<'p>>, Vec<(TlsTarget<'p>, TlsPolicyOutcome<'p>)>) {
         let targets = policy.targets().flatten();
-        let (existing, missing): (Vec<Target<'_>>, Vec<Target<'_>>) = targets.partition(|target| self.exists(target));
+        let (existing, missing): (Vec<TlsTarget<'_>>, Vec<TlsTarget<'_>>) =
+            targets.partition(|target| self.exists(target));
         let missing = missing.into_iter().map(|target| {
             let outcome = self.missing(&target);
             (target, outcome)
@@ -160,29 +161,29 @@ impl<'p> Statuses<'p> {
         (existing, missing.collect())
     }
 
-    fn outcome(&self, policy: &TlsPolicy<'_>, target: &Target<'_>) -> Outcome<'p> {
+    fn outcome(&self, policy: &TlsPolicy<'_>, target: &TlsTarget<'_>) -> TlsPolicyOutcome<'p> {
         if !self.exists(target) {
             return self.missing(target);
         }
         match self.policies.owner(target).filter(|owner| owner.name != policy.name) {
-            Some(owner) => Outcome::Lost(owner.name),
-            None => Outcome::Governs,
+            Some(owner) => TlsPolicyOutcome::Lost(owner.name),
+            None => TlsPolicyOutcome::Governs,
         }
     }
 
-    fn missing(&self, target: &Target<'_>) -> Outcome<'p> {
+    fn missing(&self, target: &TlsTarget<'_>) -> TlsPolicyOutcome<'p> {
         if target.port.is_some() && self.has_backend(target) {
-            Outcome::NoPort
+            TlsPolicyOutcome::NoPort
         } else {
-            Outcome::Missing
+            TlsPolicyOutcome::Missing
         }
     }
 
-    fn exists(&self, target: &Target<'_>) -> bool {
+    fn exists(&self, target: &TlsTarget<'_>) -> bool {
         self.has_backend(target) && (target.port.is_none() || has_port(self.objects, target))
     }
 
-    fn has_backend(&self, target: &Target<'_>) -> bool {
+    fn has_backend(&self, target: &TlsTarget<'_>) -> bool {
         match &target.backend {
             RuleBackend::Service(name) => self.objects.services.contains_key(name),
             RuleBackend::XBackend(name) => self.objects.backends.contains_key(name),
@@ -195,7 +196,7 @@ impl<'p> Statuses<'p> {
     }
 
     /// The Gateways with a rule that leads to the target; if the target is a port that does not exist, to its Service.
-    fn gateways(&self, target: &Target<'_>) -> BTreeSet<&'p ObjectName> {
+    fn gateways(&self, target: &TlsTarget<'_>) -> BTreeSet<&'p ObjectName> {
         let number = match (&target.backend, target.port) {
             (RuleBackend::Service(name), Some(port)) => self.port(name, port).map(|port| port.port),
             _ => None,
@@ -207,17 +208,17 @@ impl<'p> Statuses<'p> {
 }
 
 /// `targets`: those that rules of the Gateway lead to.
-fn conditions(policy: &TlsPolicy<'_>, targets: &[&(Target<'_>, Outcome<'_>)]) -> Vec<Condition> {
+fn conditions(policy: &TlsPolicy<'_>, targets: &[&(TlsTarget<'_>, TlsPolicyOutcome<'_>)]) -> Vec<Condition> {
     let remarks = remarks(policy, targets);
-    let has = |is: fn(&Outcome<'_>) -> bool| targets.iter().any(|(_, outcome)| is(outcome));
-    let governs = has(|outcome| *outcome == Outcome::Governs);
+    let has = |is: fn(&TlsPolicyOutcome<'_>) -> bool| targets.iter().any(|(_, outcome)| is(outcome));
+    let governs = has(|outcome| *outcome == TlsPolicyOutcome::Governs);
     let accepted = if let Err(condition) = &policy.content.tls {
         condition.clone()
     } else if governs && remarks.is_empty() {
         Condition::holds("Accepted", "Accepted", "The policy is accepted")
     } else if governs {
         Condition::holds("Accepted", "Accepted", format!("The policy is accepted; {remarks}"))
-    } else if has(|outcome| matches!(outcome, Outcome::Lost(_))) {
+    } else if has(|outcome| matches!(outcome, TlsPolicyOutcome::Lost(_))) {
         Condition::fails("Accepted", "Conflicted", remarks.to_string())
     } else {
         Condition::fails("Accepted", "TargetNotFound", remarks.to_string())
@@ -229,12 +230,12 @@ fn conditions(policy: &TlsPolicy<'_>, targets: &[&(Target<'_>, Outcome<'_>)]) ->
 }
 
 /// Parts of the policy without effect.
-fn remarks(policy: &TlsPolicy<'_>, targets: &[&(Target<'_>, Outcome<'_>)]) -> Remarks {
+fn remarks(policy: &TlsPolicy<'_>, targets: &[&(TlsTarget<'_>, TlsPolicyOutcome<'_>)]) -> Remarks {
     let mut remarks = Remarks::default();
     add_outcomes(&mut remarks, targets);
     for (index, target) in policy.targets().enumerate() {
         if target.is_none() {
-            remarks.say(format!("spec.targetRefs[{index}].kind: expected Service or XBackend"));
+            remarks.add_sentence(format!("spec.targetRefs[{index}].kind: expected Service or XBackend"));
         }
     }
     for option in policy.object.spec.options.keys() {
@@ -243,21 +244,23 @@ fn remarks(policy: &TlsPolicy<'_>, targets: &[&(Target<'_>, Outcome<'_>)]) -> Re
     remarks
 }
 
-fn add_outcomes(remarks: &mut Remarks, targets: &[&(Target<'_>, Outcome<'_>)]) {
+fn add_outcomes(remarks: &mut Remarks, targets: &[&(TlsTarget<'_>, TlsPolicyOutcome<'_>)]) {
     for (target, outcome) in targets {
         let text = match outcome {
-            Outcome::Governs => continue,
-            Outcome::Lost(owner) => format!("BackendTLSPolicy {owner}, which is older, targets the same"),
-            Outcome::Missing => "spec.targetRefs: expected targets that exist, found".to_owned(),
-            Outcome::NoPort => "spec.targetRefs: expected the name of a port (no port without a policy is reached \
+            TlsPolicyOutcome::Governs => continue,
+            TlsPolicyOutcome::Lost(owner) => format!("BackendTLSPolicy {owner}, which is older, targets the same"),
+            TlsPolicyOutcome::Missing => "spec.targetRefs: expected targets that exist, found".to_owned(),
+            TlsPolicyOutcome::NoPort => {
+                "spec.targetRefs: expected the name of a port (no port without a policy is reached \
                                 meanwhile), found"
-                .to_owned(),
+                    .to_owned()
+            }
         };
         remarks.add(text, target_name(target));
     }
 }
 
-fn target_name(target: &Target<'_>) -> String {
+fn target_name(target: &TlsTarget<'_>) -> String {
     let (kind, name) = match &target.backend {
         RuleBackend::Service(name) => (Kind::Service, name),
         RuleBackend::XBackend(name) => (Kind::XBackend, name),

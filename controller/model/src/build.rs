@@ -14,8 +14,10 @@ use super::maps::shared;
 use super::memory::Memory;
 use super::route_report::route_report;
 use super::routes::RouteState;
-use super::sessions::{Context, Explained, InCommon, RuleFacts, RuleSession, Sessions, judged_services, sessions};
-use super::stand_in::{self, AllJudged, Wrong};
+use super::sessions::{
+    BuildContext, ExplainedRule, RuleFacts, RuleSession, Sessions, SharedCookies, judged_services, sessions,
+};
+use super::stand_in::{self, InvalidSessions, SessionVerdicts};
 use super::{
     Envoys, Graph, Map, Objects, Reports, Settings, assemble, backend_tls_status, foreign, gateways, references,
     routes, without_status,
@@ -28,23 +30,23 @@ pub(super) const MOST_BUILDS: usize = 8;
 /// Builds the graph of `objects`, and a report on each object.
 #[must_use]
 pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
-    let built = build_within(objects, settings, Context::default());
+    let built = build_within(objects, settings, BuildContext::default());
     (built.graph, built.reports)
 }
 
 /// As [`build`], and explains the sessions of one route's rules, if it attaches to any of our Gateways.
 #[must_use]
 pub fn explain(objects: &Objects, settings: &Settings, route: &ObjectRef) -> (Graph, Reports, Vec<RuleExplanation>) {
-    let context = Context {
+    let context = BuildContext {
         explained: Some(route),
-        ..Context::default()
+        ..BuildContext::default()
     };
     let built = build_within(objects, settings, context);
     (built.graph, built.reports, built.explained)
 }
 
 /// As [`build`]. The next build and other replicas do not know what is forgotten, so the graph is built without it.
-pub(super) fn build_within(objects: &Objects, settings: &Settings, context: Context<'_>) -> Built {
+pub(super) fn build_within(objects: &Objects, settings: &Settings, context: BuildContext<'_>) -> BuildOutput {
     let mut built = build_with_stand_ins(objects, settings, context);
     let mut again: Option<Objects> = None;
     for _ in 1..MOST_BUILDS {
@@ -59,18 +61,18 @@ pub(super) fn build_within(objects: &Objects, settings: &Settings, context: Cont
     built
 }
 
-pub(super) struct Built {
+pub(super) struct BuildOutput {
     pub(super) graph: Graph,
     pub(super) reports: Reports,
     explained: Vec<RuleExplanation>,
-    pub(super) in_common: InCommon,
+    pub(super) in_common: SharedCookies,
     /// Objects whose sessions cannot be followed.
-    wrong: BTreeMap<ObjectRef, Wrong>,
+    wrong: BTreeMap<ObjectRef, InvalidSessions>,
     forgot: bool,
 }
 
 /// Builds with former sessions, where the present ones cannot be followed, and not again where something is forgotten.
-pub(super) fn build_with_stand_ins(objects: &Objects, settings: &Settings, context: Context<'_>) -> Built {
+pub(super) fn build_with_stand_ins(objects: &Objects, settings: &Settings, context: BuildContext<'_>) -> BuildOutput {
     let mut built = build_once(objects, settings, context);
     while let Some(objects) = objects.with_stand_ins(&built.wrong) {
         let again = build_once(&objects, settings, context);
@@ -86,26 +88,26 @@ pub(super) fn build_with_stand_ins(objects: &Objects, settings: &Settings, conte
     built
 }
 
-fn build_once(objects: &Objects, settings: &Settings, context: Context<'_>) -> Built {
+fn build_once(objects: &Objects, settings: &Settings, context: BuildContext<'_>) -> BuildOutput {
     // Another control plane serves the policies itself.
-    let tls = if settings.judges() {
+    let tls = if settings.serves() {
         TlsPolicies::read(objects)
     } else {
         TlsPolicies::default()
     };
-    let references = references::References::to_serve(objects, &tls, settings.judges());
+    let references = references::References::for_serving(objects, &tls, settings.serves());
     let (gateway_classes, accepted) = gateways::classes(objects, settings);
     let mut gateways = gateways::gateways(objects, &accepted, &references, settings);
     let routes = routes::routes(objects, &mut gateways, &references, settings);
-    let mut contour = Contour::of(objects, &references, settings);
+    let mut contour = Contour::build(objects, &references, settings);
 
     let (decided, mut sessions) =
         DecidedRules::decide(objects, settings, &gateways, &routes, contour.as_ref(), context);
     let mut graph = assemble::assemble(objects, &gateways, &routes, &decided.of_routes, &sessions);
-    let mut judged = std::mem::take(&mut sessions.judged);
+    let mut judged = std::mem::take(&mut sessions.verdicts);
     judged.extend(judged_services(objects));
     if let Some(contour) = &mut contour {
-        judged.append(&mut contour.judged);
+        judged.append(&mut contour.verdicts);
         contour.add_to(&mut graph, &decided.of_contour, &sessions, objects);
     }
     graph.memory = decided.memory(objects, settings, &graph, &judged);
@@ -117,7 +119,7 @@ fn build_once(objects: &Objects, settings: &Settings, context: Context<'_>) -> B
     let (backend_tls_policies, tls_without_status) = backend_tls_status::reports(objects, &tls, &routes, &references);
     sessions.without_status.extend(tls_without_status);
     without_status::add(objects, settings, &references.granted, &mut sessions.without_status);
-    let of_gateways = gateways.iter().filter(|_| settings.judges());
+    let of_gateways = gateways.iter().filter(|_| settings.serves());
     let of_gateways = of_gateways.map(|(name, gateway)| ((*name).clone(), gateway.report()));
     let mut reports = Reports {
         gateway_classes: shared(gateway_classes),
@@ -130,16 +132,16 @@ fn build_once(objects: &Objects, settings: &Settings, context: Context<'_>) -> B
         ..Reports::default()
     };
     decided.report(objects, settings, &mut reports);
-    if !settings.judges() {
+    if !settings.serves() {
         reports.add_unsupported(&graph, &foreign::unsupported(objects, &gateways, &routes));
         foreign::report_unknown_classes(objects, settings, &references.granted, &mut reports);
     }
-    Built {
+    BuildOutput {
         graph,
         reports,
         explained,
         in_common: sessions.in_common,
-        wrong: stand_in::all_wrong(judged),
+        wrong: stand_in::invalid_sessions(judged),
         forgot,
     }
 }
@@ -165,7 +167,7 @@ impl<'a> DecidedRules<'a> {
         gateways: &BTreeMap<&ObjectName, GatewayState<'_>>,
         routes: &'a [RouteState<'a>],
         contour: Option<&Contour<'_>>,
-        context: Context<'_>,
+        context: BuildContext<'_>,
     ) -> (Self, Sessions) {
         let of_routes = routes.iter().map(RouteState::facts);
         let facts: Vec<Vec<RuleFacts<'_>>> = of_routes.chain(contour.map(Contour::facts)).collect();
@@ -192,7 +194,7 @@ impl<'a> DecidedRules<'a> {
     }
 
     /// `graph`: with all rules.
-    fn memory(&self, objects: &Objects, settings: &Settings, graph: &Graph, judged: &AllJudged) -> Memory {
+    fn memory(&self, objects: &Objects, settings: &Settings, graph: &Graph, judged: &SessionVerdicts) -> Memory {
         let with_sessions: BTreeSet<&ObjectRef> = graph.rules.values().map(|rule| &rule.route).collect();
         // Also those with sessions that no policy or rule asks for, by `sessionAffinity`: these have no name.
         let has_any = |sessions: &[RuleSession]| sessions.iter().any(|rule| rule.session != Session::None);
@@ -207,9 +209,9 @@ impl<'a> DecidedRules<'a> {
 
     fn explained(
         &self,
-        context: Context<'_>,
+        context: BuildContext<'_>,
         contour: Option<&Contour<'_>>,
-        explained: Vec<Explained>,
+        explained: Vec<ExplainedRule>,
         all: &Sessions,
     ) -> Vec<RuleExplanation> {
         let Some(object) = context.explained else {
@@ -229,7 +231,7 @@ impl<'a> DecidedRules<'a> {
             } else {
                 &mut reports.grpc_routes
             };
-            let report = if settings.judges() {
+            let report = if settings.serves() {
                 route_report(route, sessions, objects.stand_ins.get(&route.object))
             } else {
                 foreign::route_report(route, sessions, objects.stand_ins.get(&route.object))
@@ -242,7 +244,7 @@ impl<'a> DecidedRules<'a> {
 /// Warns that rules without a name may lose their sessions, unless there is only one, and which names would keep them.
 fn note_unnamed(route: &RouteState<'_>, sessions: &mut [RuleSession]) {
     let rules = route.rules.iter().zip(&*sessions);
-    let unnamed = rules.filter(|(rule, session)| rule.own_name.is_none() && session.asked_by.is_some());
+    let unnamed = rules.filter(|(rule, session)| rule.own_name.is_none() && session.requested_by.is_some());
     let unnamed: Vec<String> = unnamed
         .map(|(rule, _)| format!("{} {}", rule.field, rule.name.last()))
         .collect();

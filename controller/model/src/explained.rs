@@ -3,15 +3,15 @@
 use super::assemble::own_session;
 use super::explanation::{DestinationExplanation, RuleExplanation, SessionExplanation};
 use super::graph::{Destination, Hostname, Session, SessionUse, Target};
-use super::references::Backend;
+use super::references::ResolvedBackend;
 use super::routes::{RouteRule, RouteState, RuleAction};
-use super::sessions::{Explained, RuleSession, Sessions};
+use super::sessions::{ExplainedRule, RuleSession, Sessions};
 
 /// `sessions` and `explained` have an entry for each rule; none if the route attaches nowhere.
 pub(super) fn of_route(
     route: &RouteState<'_>,
     sessions: &[RuleSession],
-    explained: Vec<Explained>,
+    explained: Vec<ExplainedRule>,
     all: &Sessions,
 ) -> Vec<RuleExplanation> {
     let rules = route.rules.iter().zip(sessions).zip(explained);
@@ -24,7 +24,7 @@ fn of_rule(
     route: &RouteState<'_>,
     rule: &RouteRule<'_>,
     decided: &RuleSession,
-    explained: Explained,
+    explained: ExplainedRule,
     all: &Sessions,
 ) -> RuleExplanation {
     let hosts = route.attachments.iter().flat_map(|attachment| &attachment.hostnames);
@@ -82,9 +82,9 @@ fn invalid(destination: &Destination, reason: &str) -> DestinationExplanation {
 
 pub(super) fn to(
     weight: u32,
-    backend: &Backend,
+    backend: &ResolvedBackend,
     own: Option<SessionUse>,
-    explained: &Explained,
+    explained: &ExplainedRule,
     all: &Sessions,
 ) -> DestinationExplanation {
     let of_rule = explained.session.as_ref().map(|session| &session.fields);

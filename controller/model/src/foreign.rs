@@ -9,7 +9,7 @@ use super::reports::{Condition, ParentReport, RouteReport, UNSUPPORTED_VALUE};
 use super::routes::{RouteState, gateway_name};
 use super::sessions::{MAX_ANCESTORS, RuleSession, ancestor, notes_on};
 use super::unsupported::{Extent, Unsupported};
-use super::{Gateways, Objects, Reports, Settings, StandIn};
+use super::{GatewayOwner, Objects, Reports, Settings, StandIn};
 use limpet_api::{GatewaySpec, Kind, Object, ObjectName, ParentRef};
 
 /// Reports on the sessions that a route asks for; the other control plane reports the rest. `stand_in`: the fault of
@@ -87,7 +87,7 @@ pub(super) fn report_unknown_classes(
     if nowhere.is_empty() {
         return;
     }
-    let Gateways::Of(controllers) = &settings.gateways else {
+    let GatewayOwner::Of(controllers) = &settings.gateways else {
         return;
     };
     let controllers: Vec<&str> = controllers.iter().map(String::as_str).collect();

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::envoys::{ADMIN_PORT, Envoys, Layer, READY_PORT, envoys, of_class, speaks_http};
+use super::envoys::{ADMIN_PORT, Envoys, ParameterLayer, READY_PORT, envoys, is_http, of_class};
 use super::grants::Referrer;
 use super::graph::Hostname;
 use super::parameters_room::ParametersRoom;
 use super::references::References;
 use super::reports::{Address, ClassReport, Condition, GatewayReport, ListenerReport};
-use super::unread::{Unread, no_effect};
+use super::unknown_fields::{UnknownFields, no_effect};
 use super::{Objects, Settings, addresses};
 use limpet_api::{GatewayListener, GatewaySpec, Kind, KindRef, Object, ObjectName, SecretRef, Text};
 
@@ -66,10 +66,10 @@ pub(super) fn classes<'a>(
     let mut reports = BTreeMap::new();
     let mut accepted = BTreeSet::new();
     for (name, class) in &objects.gateway_classes {
-        if !settings.reads(&class.spec.controller_name) {
+        if !settings.selects(&class.spec.controller_name) {
             continue;
         }
-        if !settings.judges() {
+        if !settings.serves() {
             accepted.insert(name.as_str());
             continue;
         }
@@ -108,7 +108,7 @@ pub(super) fn gateways<'a>(
         Arc::new(room)
     });
     let read = |object| {
-        if settings.judges() {
+        if settings.serves() {
             gateway(object, objects, references, (settings, &room))
         } else {
             somebody_elses(object)
@@ -125,7 +125,7 @@ fn somebody_elses(object: &Object<GatewaySpec>) -> GatewayState<'_> {
             hostname: Hostname::parse(listener.hostname.as_deref()),
             kinds: kinds(listener).0,
             certificates: None,
-            accepted: if speaks_http(listener) {
+            accepted: if is_http(listener) {
                 Condition::holds("Accepted", "Accepted", "It may have sessions")
             } else {
                 Condition::fails("Accepted", "UnsupportedProtocol", "It has no sessions")
@@ -156,7 +156,7 @@ fn gateway<'a>(
     references: &References<'_>,
     (settings, room): (&Settings, &ParametersRoom),
 ) -> GatewayState<'a> {
-    let unread = Unread::new(&object.unread);
+    let unread = UnknownFields::new(&object.unread);
     // A listener that asks for client certificates must not be served without checking them.
     let tls = unread.below("spec.tls").first().map(|field| {
         let what = if field.starts_with("spec.tls.backend") {
@@ -171,7 +171,7 @@ fn gateway<'a>(
     let refused = malformed.or(tls).or_else(|| addresses::unsupported(&object.spec));
     let (mut envoys, mut wrong) = envoys(object, class_layer(object, objects), objects, settings);
     if envoys.deployment.is_some()
-        && let Some(lacks) = room.lacks(&object.meta.object_name())
+        && let Some(lacks) = room.shortage(&object.meta.object_name())
     {
         wrong = Some(lacks);
         envoys.deployment = None;
@@ -239,10 +239,10 @@ pub(super) fn envoys_service(
         .service
 }
 
-fn class_layer<'a>(object: &Object<GatewaySpec>, objects: &'a Objects) -> Result<Layer<'a>, String> {
+fn class_layer<'a>(object: &Object<GatewaySpec>, objects: &'a Objects) -> Result<ParameterLayer<'a>, String> {
     let name = &object.spec.gateway_class_name;
     let class = objects.gateway_classes.get(name);
-    class.map_or(Ok(Layer::default()), |class| {
+    class.map_or(Ok(ParameterLayer::default()), |class| {
         of_class(class, objects).map_err(|message| format!("GatewayClass {name}: {message}"))
     })
 }
@@ -251,7 +251,7 @@ fn read_listener<'a>(
     gateway: &'a Object<GatewaySpec>,
     index: usize,
     listener: &'a GatewayListener,
-    unread: &Unread<'_>,
+    unread: &UnknownFields<'_>,
     objects: &Objects,
     references: &References<'_>,
 ) -> ListenerState<'a> {
@@ -310,7 +310,7 @@ fn tls(
     gateway: &Object<GatewaySpec>,
     field: &str,
     listener: &GatewayListener,
-    unread: &Unread<'_>,
+    unread: &UnknownFields<'_>,
     objects: &Objects,
     references: &References<'_>,
 ) -> Result<Vec<ObjectName>, Condition> {
@@ -396,7 +396,7 @@ fn certificate(
 }
 
 fn kinds(listener: &GatewayListener) -> (Vec<Kind>, Option<&KindRef>) {
-    if !speaks_http(listener) {
+    if !is_http(listener) {
         return (Vec::new(), None);
     }
     if listener.allowed_routes.kinds.is_empty() {

@@ -15,11 +15,11 @@ pub(crate) fn remembered(objects: &Objects, settings: &Settings) -> BTreeMap<Str
     let used = used(objects);
     let ours = objects.gateway_classes.iter().filter(|(name, class)| {
         class.malformed.is_none()
-            && settings.judges()
-            && settings.reads(&class.spec.controller_name)
+            && settings.serves()
+            && settings.selects(&class.spec.controller_name)
             && used.contains(name.as_str())
     });
-    ours.map(|(name, class)| (name.to_string(), RememberedClass::of(name, &class.spec)))
+    ours.map(|(name, class)| (name.to_string(), RememberedClass::new(name, &class.spec)))
         .collect()
 }
 

@@ -10,15 +10,15 @@ type ReferenceGrants = Map<ObjectName, Object<ReferenceGrantSpec>>;
 
 /// What the grants of each namespace permit. A copy costs nothing.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct GrantIndex(Map<Text, Granted>);
+pub(crate) struct GrantIndex(Map<Text, GrantedTargets>);
 
 /// Group, kind and name of the target by kind and namespace of the referrer; without a name, all of the kind. All
 /// referrers of a grant share one text.
-type Granted = HashMap<(Kind, String), HashSet<Arc<GrantTarget>>>;
+type GrantedTargets = HashMap<(Kind, String), HashSet<Arc<GrantTarget>>>;
 type GrantTarget = (String, String, Option<String>);
 
 impl GrantIndex {
-    pub(crate) fn of(grants: &ReferenceGrants) -> Self {
+    pub(crate) fn new(grants: &ReferenceGrants) -> Self {
         let mut index = Self::default();
         let namespaces: BTreeSet<&Text> = grants.keys().map(|name| &name.namespace).collect();
         for namespace in namespaces {
@@ -30,7 +30,7 @@ impl GrantIndex {
     pub(crate) fn catch_up(&mut self, namespace: &Text, grants: &ReferenceGrants) {
         let first = ObjectName::new(namespace, "");
         let here = grants.range(first..);
-        let mut granted = Granted::new();
+        let mut granted = GrantedTargets::new();
         for (_, grant) in here.take_while(|(name, _)| name.namespace == *namespace) {
             add(&mut granted, &grant.spec);
         }
@@ -55,7 +55,7 @@ impl GrantIndex {
     }
 }
 
-fn add(granted: &mut Granted, grant: &ReferenceGrantSpec) {
+fn add(granted: &mut GrantedTargets, grant: &ReferenceGrantSpec) {
     #[cfg(test)]
     crate::looked::at_one();
     let to = grant.to.iter();

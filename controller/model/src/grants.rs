@@ -41,7 +41,7 @@ impl<'a> GrantedReferences<'a> {
             Some(known) => known,
             None => self
                 .grants
-                .get_or_init(|| GrantIndex::of(&self.objects.reference_grants)),
+                .get_or_init(|| GrantIndex::new(&self.objects.reference_grants)),
         };
         grants.permits((from.kind, from.namespace), (group, kind), to)
     }

@@ -53,7 +53,7 @@ pub struct Graph {
     pub memory: Memory,
     /// The namespaces of the routes that lead to a Service.
     #[serde(skip)]
-    pub led_from: Map<ObjectName, FewSet<Arc<str>>>,
+    pub referencing_namespaces: Map<ObjectName, FewSet<Arc<str>>>,
     /// The Envoys of Gateways, where known.
     #[serde(skip_serializing_if = "OrdMap::is_empty")]
     pub envoys: Map<ObjectName, Envoys>,
@@ -190,12 +190,12 @@ pub struct RuleOrigin {
     /// The Gateways that serve it.
     pub gateways: FewSet<ObjectName>,
     /// What asks for its sessions.
-    pub asked_by: AskedBy,
+    pub requested_by: SessionRequester,
 }
 
 /// The origin of a rule's sessions.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum AskedBy {
+pub enum SessionRequester {
     /// The rule itself.
     Rule,
     /// A session policy.

@@ -103,22 +103,22 @@ impl AllowedMetadata {
     }
 
     /// Returns the names of the annotations that it takes out, because no object may have them.
-    pub(super) fn take_annotations(&self, asked: &mut BTreeMap<String, String>) -> Vec<String> {
-        take_out(&self.annotations().map(|(_, names)| names), asked)
+    pub(super) fn remove_annotations(&self, asked: &mut BTreeMap<String, String>) -> Vec<String> {
+        remove_listed(&self.annotations().map(|(_, names)| names), asked)
     }
 
     /// As [`Self::take_annotations`], for labels.
-    pub(super) fn take_labels(&self, asked: &mut BTreeMap<String, String>) -> Vec<String> {
-        take_out(&self.labels().map(|(_, names)| names), asked)
+    pub(super) fn remove_labels(&self, asked: &mut BTreeMap<String, String>) -> Vec<String> {
+        remove_listed(&self.labels().map(|(_, names)| names), asked)
     }
 
     /// As [`Self::take_annotations`], for Services.
-    pub(super) fn take_of_service(&self, asked: &mut BTreeMap<String, String>) -> Vec<String> {
-        take_out(&[&self.service_annotations], asked)
+    pub(super) fn remove_of_service(&self, asked: &mut BTreeMap<String, String>) -> Vec<String> {
+        remove_listed(&[&self.service_annotations], asked)
     }
 }
 
-pub(super) fn told(left_out: &[String], namespace: &str) -> Option<String> {
+pub(super) fn left_out_message(left_out: &[String], namespace: &str) -> Option<String> {
     let (told, others) = left_out.split_at(left_out.len().min(TOLD));
     let more = if others.is_empty() {
         String::new()
@@ -134,7 +134,7 @@ pub(super) fn told(left_out: &[String], namespace: &str) -> Option<String> {
     })
 }
 
-fn take_out(lists: &[&[String]], asked: &mut BTreeMap<String, String>) -> Vec<String> {
+fn remove_listed(lists: &[&[String]], asked: &mut BTreeMap<String, String>) -> Vec<String> {
     let is_on_none = |name: &String| !lists.iter().any(|names| is_allowed(names, name));
     let taken: Vec<String> = asked.keys().filter(|name| is_on_none(name)).cloned().collect();
     for name in &taken {

@@ -24,6 +24,7 @@ pub mod expression;
 mod fair_share;
 mod features;
 mod few;
+mod field_problem;
 mod foreign;
 mod gateways;
 mod gone_classes;
@@ -39,7 +40,6 @@ mod memory_room;
 mod objects;
 mod parameters_room;
 mod pod_labels;
-mod problem;
 mod references;
 mod remembered_class;
 mod remembered_sessions;
@@ -55,7 +55,7 @@ pub mod short_hash;
 mod stand_in;
 mod tls_version;
 mod unknown_annotations;
-mod unread;
+mod unknown_fields;
 mod unsupported;
 mod without_status;
 
@@ -77,14 +77,18 @@ pub use infrastructure::{AllowedMetadata, allowed as allowed_metadata};
 pub use manager::{MANAGED_BY, MANAGER};
 pub use maps::Map;
 pub use memory::Memory;
-pub use objects::{InPlace, Objects, Quarantined, RouteReferences, SessionPolicyKind, SessionPolicyName, StandIn};
+pub use objects::{
+    Objects, Quarantined, RouteReferences, RouteReplacement, SessionPolicyKind, SessionPolicyName, StandIn,
+};
 pub use pod_labels::pod_labels;
 pub use references::{is_ours, selector_service};
 pub use reports::Reports;
 pub use routes::gateways_of;
-pub use session_fields::{CookiePath, OrNone, ScopeName, SessionFields, SessionScope, SessionSplit};
+pub use session_fields::{CookiePath, ScopeName, SessionFields, SessionScope, SessionSplit, ValueOrNone};
 pub use sessions::{PRUNED_LIFETIME, PRUNED_NAME, check_defaults, costs_of_deletion};
-pub use settings::{CONTROLLER_NAME, ContourPorts, ContourSettings, Gateways, ManagedEnvoys, SessionLimits, Settings};
+pub use settings::{
+    CONTROLLER_NAME, ContourPorts, ContourSettings, GatewayOwner, ManagedEnvoys, SessionLimits, Settings,
+};
 pub use short_hash::short_hash;
 pub use unknown_annotations::{reads_annotation, unknown_annotations};
 pub use unsupported::{Extent, Unsupported};

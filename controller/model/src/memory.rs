@@ -41,7 +41,7 @@ pub struct Memory {
 
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Written {
+struct SerializedMemory {
     routes: Vec<RouteNames>,
     sessions: Vec<RememberedSession>,
     classes: Vec<RememberedClass>,
@@ -55,7 +55,7 @@ impl Memory {
     /// If it is invalid: the place of the first mistake in the text, the route with a wrong name, or what belongs to
     /// another part.
     pub fn parse(part: u8, text: &str) -> Result<Self, String> {
-        let written: Written = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let written: SerializedMemory = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let routes = written.routes.iter().map(RouteNames::route);
         let sessions = written.sessions.iter().map(|session| &*session.object);
         let classes = written.classes.iter().map(RememberedClass::name);
@@ -246,11 +246,11 @@ mod tests {
 
     use super::*;
     use crate::remembered_sessions::SessionSettings;
-    use crate::rule_names::{Rule, Unnamed, assign};
+    use crate::rule_names::{RememberedName, RuleIdentity, assign};
     use crate::short_hash::short_hash;
 
-    fn remembered(former: &[Unnamed], matches: &str) -> Vec<Unnamed> {
-        let rule = Rule {
+    fn remembered(former: &[RememberedName], matches: &str) -> Vec<RememberedName> {
+        let rule = RuleIdentity {
             own_name: None,
             matches: short_hash(matches.as_bytes()),
         };
@@ -327,7 +327,7 @@ mod tests {
                 parameters_ref,
             };
             let mut memory = Memory::default();
-            let class = RememberedClass::of("limpet", &spec);
+            let class = RememberedClass::new("limpet", &spec);
             assert_eq!(class.object().spec, spec);
             memory.classes.insert("limpet".to_owned(), class);
             assert_eq!(read_again(&memory), memory);

@@ -9,27 +9,27 @@ use super::fair_share;
 use super::memory::Memory;
 
 /// The order in which a namespace forgets: by rank, and the last by name first.
-type Key = (u8, Reverse<String>);
+type EvictionOrder = (u8, Reverse<String>);
 
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct MemoryRoom {
     most_bytes: usize,
-    keys: HashMap<ObjectRef, Key>,
-    namespaces: BTreeMap<Text, OfNamespace>,
+    keys: HashMap<ObjectRef, EvictionOrder>,
+    namespaces: BTreeMap<Text, NamespaceMemory>,
     share: usize,
     left: Memory,
 }
 
 #[derive(Debug, Default)]
-struct OfNamespace {
-    entries: BTreeMap<Key, (ObjectRef, usize)>,
+struct NamespaceMemory {
+    entries: BTreeMap<EvictionOrder, (ObjectRef, usize)>,
     bytes: usize,
     /// The last one that is forgotten, with all before it.
-    last_gone: Option<Key>,
+    last_gone: Option<EvictionOrder>,
     gone: usize,
 }
 
-impl Room {
+impl MemoryRoom {
     pub(crate) fn new(most_bytes: usize) -> Self {
         Self {
             most_bytes,
@@ -73,7 +73,7 @@ impl Room {
     }
 
     /// The memory, and whether something else is forgotten.
-    pub(crate) fn left(&self) -> (Memory, bool) {
+    pub(crate) fn remaining(&self) -> (Memory, bool) {
         (
             self.left.clone(),
             self.namespaces.values().any(|of| of.last_gone.is_some()),
@@ -81,12 +81,12 @@ impl Room {
     }
 }
 
-impl OfNamespace {
-    fn is_gone(&self, key: &Key) -> bool {
+impl NamespaceMemory {
+    fn is_gone(&self, key: &EvictionOrder) -> bool {
         self.last_gone.as_ref().is_some_and(|last| key <= last)
     }
 
-    fn remove(&mut self, key: &Key) {
+    fn remove(&mut self, key: &EvictionOrder) {
         let is_gone = self.is_gone(key);
         if let Some((_, bytes)) = self.entries.remove(key) {
             self.bytes -= bytes;
@@ -97,7 +97,7 @@ impl OfNamespace {
     }
 
     /// Returns whether it is not forgotten.
-    fn insert(&mut self, key: &Key, object: &ObjectRef, bytes: usize) -> bool {
+    fn insert(&mut self, key: &EvictionOrder, object: &ObjectRef, bytes: usize) -> bool {
         let is_gone = self.is_gone(key);
         self.entries.insert(key.clone(), (object.clone(), bytes));
         self.bytes += bytes;

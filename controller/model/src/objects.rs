@@ -79,12 +79,12 @@ pub struct Quarantined {
     /// Envoy's error message.
     pub words: String,
     /// What becomes of its requests.
-    pub serves: InPlace,
+    pub serves: RouteReplacement,
 }
 
 /// What is served in place of a route that Envoys refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum InPlace {
+pub enum RouteReplacement {
     /// A former version of the route, which is among the objects under its name.
     Former,
     /// Its matches, with status 500.
@@ -120,7 +120,7 @@ impl Objects {
     /// change has to be taken in.
     pub fn catch_up_grants(&mut self, namespaces: &BTreeSet<Text>) {
         let Some(grants) = &mut self.grants else {
-            self.grants = Some(Arc::new(GrantIndex::of(&self.reference_grants)));
+            self.grants = Some(Arc::new(GrantIndex::new(&self.reference_grants)));
             return;
         };
         let index = Arc::make_mut(grants);
@@ -249,12 +249,12 @@ impl<'a> RouteReferences<'a> {
 
     /// Whether both attach to the same parents, and reach the same backends.
     #[must_use]
-    pub fn leads_like(&self, other: &Self) -> bool {
+    pub fn has_same_references(&self, other: &Self) -> bool {
         (self.parents, &self.backends, &self.mirrors) == (other.parents, &other.backends, &other.mirrors)
     }
 
     /// All backends that its requests or copies of them reach.
-    pub fn reached(self) -> impl Iterator<Item = &'a BackendRef> {
+    pub fn referenced_backends(self) -> impl Iterator<Item = &'a BackendRef> {
         self.backends.into_iter().chain(self.mirrors)
     }
 }

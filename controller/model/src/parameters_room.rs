@@ -7,17 +7,17 @@ use limpet_api::{EnvoyDeploymentSpec, GatewaySpec, Kind, Object, ObjectName, Tex
 use super::fair_share::within_share;
 use super::maps::{Map, changed};
 
-type Gateways = Map<ObjectName, Object<GatewaySpec>>;
+type GatewayMap = Map<ObjectName, Object<GatewaySpec>>;
 type EnvoyDeployments = Map<ObjectName, Object<EnvoyDeploymentSpec>>;
 
-/// The most bytes of JSON of all Gateways' parameters, without the classes' parameters. Each Gateway has its own copy, in the
-/// graph and in the objects of its Envoys.
+/// The most bytes of JSON of all Gateways' parameters, without the classes' parameters. Each Gateway has its own copy,
+/// in the graph and in the objects of its Envoys.
 pub(crate) const MOST_BYTES: usize = 8 << 20;
 
 /// The Gateways whose parameters have room. Each namespace has a fair share, for its oldest Gateways.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ParametersRoom {
-    gateways: Gateways,
+    gateways: GatewayMap,
     deployments: EnvoyDeployments,
     bytes: BTreeMap<ObjectName, usize>,
     without: BTreeSet<ObjectName>,
@@ -28,7 +28,7 @@ impl ParametersRoom {
     /// class, the same every time.
     pub(crate) fn catch_up(
         &mut self,
-        gateways: &Gateways,
+        gateways: &GatewayMap,
         deployments: &EnvoyDeployments,
         is_ours: impl Fn(&str) -> bool,
     ) -> BTreeSet<ObjectName> {
@@ -77,7 +77,7 @@ impl ParametersRoom {
     }
 
     /// Why this Gateway's have no room.
-    pub(crate) fn lacks(&self, gateway: &ObjectName) -> Option<String> {
+    pub(crate) fn shortage(&self, gateway: &ObjectName) -> Option<String> {
         self.without.contains(gateway).then(|| {
             format!(
                 "spec.infrastructure.parametersRef: the EnvoyDeployments of the Gateways of namespace {} take more \

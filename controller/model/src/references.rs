@@ -18,14 +18,14 @@ use limpet_api::{BackendRef, Kind, Object, ObjectName, ServicePort, ServiceSpec,
 const INVALID_TLS_POLICY: &str = "InvalidBackendTLSPolicy";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Backend {
+pub(super) struct ResolvedBackend {
     pub(super) cluster: ClusterName,
     pub(super) spec: Cluster,
     pub(super) object: RuleBackend,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Unresolved {
+pub(super) struct UnresolvedBackend {
     /// One of `ResolvedRefs`.
     pub(super) reason: &'static str,
     /// Below the reference, like `.port`; empty for the reference itself.
@@ -54,7 +54,7 @@ impl<'a> References<'a> {
     }
 
     /// Resolves with policies for TLS towards backends, and with the affinity of Services.
-    pub(super) fn to_serve(objects: &'a Objects, tls: &'a TlsPolicies<'a>, follows_affinity: bool) -> Self {
+    pub(super) fn for_serving(objects: &'a Objects, tls: &'a TlsPolicies<'a>, follows_affinity: bool) -> Self {
         Self {
             tls: Some(tls),
             follows_affinity,
@@ -63,7 +63,7 @@ impl<'a> References<'a> {
     }
 
     pub(super) fn tls(&self, backend: &RuleBackend, port: &str) -> Result<Option<BackendTls>, String> {
-        self.tls.map_or(Ok(None), |tls| tls.of(backend, port))
+        self.tls.map_or(Ok(None), |tls| tls.resolve(backend, port))
     }
 
     /// See [`GrantedReferences::permitted`].
@@ -72,7 +72,11 @@ impl<'a> References<'a> {
     }
 
     /// The default protocol of a gRPC route is HTTP/2.
-    pub(super) fn backend(&self, from: Referrer<'_>, reference: &BackendRef) -> Result<Backend, Unresolved> {
+    pub(super) fn backend(
+        &self,
+        from: Referrer<'_>,
+        reference: &BackendRef,
+    ) -> Result<ResolvedBackend, UnresolvedBackend> {
         let namespace = reference.namespace.as_deref().unwrap_or(from.namespace);
         let name = ObjectName::new(namespace, &reference.name);
         match Kind::find(&reference.group, &reference.kind) {
@@ -86,7 +90,12 @@ impl<'a> References<'a> {
         }
     }
 
-    fn service(&self, from: Referrer<'_>, reference: &BackendRef, name: &ObjectName) -> Result<Backend, Unresolved> {
+    fn service(
+        &self,
+        from: Referrer<'_>,
+        reference: &BackendRef,
+        name: &ObjectName,
+    ) -> Result<ResolvedBackend, UnresolvedBackend> {
         if !self.permitted(from, Kind::Service.group(), Kind::Service.as_str(), name) {
             let message = format!("expected a ReferenceGrant in {} for Service {name}", name.namespace);
             return Err(unresolved("RefNotPermitted", "", message));
@@ -104,7 +113,7 @@ impl<'a> References<'a> {
             );
             unresolved("UnsupportedProtocol", ".port", message)
         })?;
-        Ok(Backend {
+        Ok(ResolvedBackend {
             cluster: ClusterName::new(&format!("service/{}/{}/{number}", name.namespace, name.name), protocol),
             spec: Cluster {
                 port_name: port.name.clone(),
@@ -121,7 +130,7 @@ impl<'a> References<'a> {
         })
     }
 
-    fn with_endpoints(&self, name: &ObjectName) -> Result<&'a Object<ServiceSpec>, Unresolved> {
+    fn with_endpoints(&self, name: &ObjectName) -> Result<&'a Object<ServiceSpec>, UnresolvedBackend> {
         let expected = |message: String| unresolved("BackendNotFound", ".name", message);
         let Some(service) = self.objects.services.get(name) else {
             return Err(expected(format!("expected Service {name}, which does not exist")));
@@ -138,7 +147,12 @@ impl<'a> References<'a> {
         Ok(service)
     }
 
-    fn x_backend(&self, from: Referrer<'_>, reference: &BackendRef, name: &ObjectName) -> Result<Backend, Unresolved> {
+    fn x_backend(
+        &self,
+        from: Referrer<'_>,
+        reference: &BackendRef,
+        name: &ObjectName,
+    ) -> Result<ResolvedBackend, UnresolvedBackend> {
         if name.namespace != from.namespace {
             let message = format!("expected an XBackend of the route's namespace, found {name}");
             return Err(unresolved("RefNotPermitted", ".namespace", message));
@@ -151,7 +165,7 @@ impl<'a> References<'a> {
             let message = format!("expected XBackend {name}, which does not exist");
             return Err(unresolved("BackendNotFound", ".name", message));
         };
-        let refused = |reason, message: String| Unresolved {
+        let refused = |reason, message: String| UnresolvedBackend {
             refused: Some(Box::new((name.clone(), message.clone()))),
             ..unresolved(reason, ".name", format!("XBackend {name}: {message}"))
         };
@@ -172,7 +186,7 @@ impl<'a> References<'a> {
         let tls = self
             .tls(&object, "")
             .map_err(|message| refused(INVALID_TLS_POLICY, message))?;
-        Ok(Backend {
+        Ok(ResolvedBackend {
             cluster: ClusterName::new(&format!("xbackend/{}/{}", name.namespace, name.name), protocol),
             spec: Cluster {
                 tls,
@@ -187,7 +201,7 @@ fn port_of<'s>(
     service: &'s Object<ServiceSpec>,
     name: &ObjectName,
     number: Option<u16>,
-) -> Result<(u16, &'s ServicePort), Unresolved> {
+) -> Result<(u16, &'s ServicePort), UnresolvedBackend> {
     let expected = |message: String| unresolved("BackendNotFound", ".port", message);
     let number = number.ok_or_else(|| expected(format!("expected a port of Service {name}")))?;
     let is_tcp = |port: &&ServicePort| port.protocol.as_deref().unwrap_or("TCP") == "TCP";
@@ -249,8 +263,8 @@ fn protocol_in(app_protocol: Option<&str>, is_tls: bool) -> Option<&str> {
     }
 }
 
-fn unresolved(reason: &'static str, field: &'static str, message: String) -> Unresolved {
-    Unresolved {
+fn unresolved(reason: &'static str, field: &'static str, message: String) -> UnresolvedBackend {
+    UnresolvedBackend {
         reason,
         field,
         message,

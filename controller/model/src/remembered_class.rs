@@ -44,7 +44,7 @@ impl RememberedClass {
         }
     }
 
-    pub(crate) fn of(name: &str, spec: &GatewayClassSpec) -> Self {
+    pub(crate) fn new(name: &str, spec: &GatewayClassSpec) -> Self {
         let parameters_ref = spec.parameters_ref.as_ref().map(|of| RememberedParameters {
             group: of.group.clone(),
             kind: of.kind.clone(),

@@ -3,8 +3,8 @@
 use super::reports::{Condition, ParentReport, RouteReport, UNSUPPORTED_VALUE};
 use super::routes::{Parent, RouteRule, RouteState};
 use super::sessions::{RuleSession, notes_on};
-use super::unread::no_effect;
-use super::{InPlace, Quarantined, StandIn};
+use super::unknown_fields::no_effect;
+use super::{Quarantined, RouteReplacement, StandIn};
 
 /// `stand_in`: what is wrong with the route's sessions, if former ones replace them.
 pub(super) fn route_report(
@@ -32,7 +32,7 @@ fn conditions(
     let mut conditions = Vec::new();
     if !parent.accepted.is_true() {
         conditions.push(parent.accepted.clone());
-    } else if let Some(quarantined) = route.quarantined.filter(|of| of.serves != InPlace::Former) {
+    } else if let Some(quarantined) = route.quarantined.filter(|of| of.serves != RouteReplacement::Former) {
         conditions.push(Condition::fails(
             "Accepted",
             UNSUPPORTED_VALUE,
@@ -61,7 +61,7 @@ fn conditions(
 
 fn message(route: &RouteState<'_>, parent: &Parent, sessions: &[RuleSession]) -> String {
     let rules = || route.rules.iter();
-    let nowhere = !rules().any(RouteRule::leads_somewhere) && rules().any(|rule| !rule.unresolved.is_empty());
+    let nowhere = !rules().any(RouteRule::serves_requests) && rules().any(|rule| !rule.unresolved.is_empty());
     let accepted = if nowhere && parent.is_served {
         "The route is attached, but no rule has a valid backend, so requests are answered with status 500"
     } else {
@@ -118,10 +118,12 @@ fn refused_by_envoy(quarantined: &Quarantined, route: &RouteState<'_>) -> String
         serves,
     } = quarantined;
     let served = match serves {
-        InPlace::Former if route.meta.generation == *generation => "the former version stays in use".to_owned(),
-        InPlace::Former => format!("generation {} stays in use", route.meta.generation),
-        InPlace::Status500 => "its requests are answered with status 500".to_owned(),
-        InPlace::Nothing => "it is not served".to_owned(),
+        RouteReplacement::Former if route.meta.generation == *generation => {
+            "the former version stays in use".to_owned()
+        }
+        RouteReplacement::Former => format!("generation {} stays in use", route.meta.generation),
+        RouteReplacement::Status500 => "its requests are answered with status 500".to_owned(),
+        RouteReplacement::Nothing => "it is not served".to_owned(),
     };
     format!("Envoy refuses generation {generation}, so {served}: {words}")
 }

@@ -30,14 +30,14 @@ pub(crate) struct RouteNames {
     route: String,
     /// A route that is created again is another one.
     uid: String,
-    rules: Vec<Unnamed>,
+    rules: Vec<RememberedName>,
 }
 
 /// The hash of a rule's matches, and its name. Two short texts, because there are many.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Unnamed(String, String);
+pub(crate) struct RememberedName(String, String);
 
-impl Unnamed {
+impl RememberedName {
     fn matches(&self) -> &str {
         &self.0
     }
@@ -59,7 +59,7 @@ impl RuleNames {
     pub(crate) fn read(routes: Vec<RouteNames>) -> Result<Self, String> {
         let mut names = Self::default();
         for route in routes {
-            if !route.rules.iter().all(Unnamed::is_valid) {
+            if !route.rules.iter().all(RememberedName::is_valid) {
                 return Err(format!("{}: expected names of eight hexadecimal digits", route.route));
             }
             names.0.insert(route.route.clone(), Arc::new(route));
@@ -94,13 +94,13 @@ impl RuleNames {
     }
 
     /// A route from a file has no uid.
-    pub(crate) fn of(&self, route: &str, uid: &str) -> &[Unnamed] {
+    pub(crate) fn of(&self, route: &str, uid: &str) -> &[RememberedName] {
         let known = self.0.get(route).filter(|known| uid.is_empty() || known.uid == uid);
         known.map(|known| known.rules.as_slice()).unwrap_or_default()
     }
 
     /// Nothing is remembered of a route without such rules.
-    pub(crate) fn set(&mut self, route: String, uid: &str, rules: Vec<Unnamed>) {
+    pub(crate) fn set(&mut self, route: String, uid: &str, rules: Vec<RememberedName>) {
         if rules.is_empty() {
             self.0.remove(&route);
         } else {
@@ -125,17 +125,17 @@ impl RouteNames {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Rule<'a> {
+pub(crate) struct RuleIdentity<'a> {
     pub(crate) own_name: Option<&'a str>,
     /// The hash of its matches.
     pub(crate) matches: String,
 }
 
 /// The names of all rules, and what to remember. Rules with the same matches have the same name.
-pub(crate) fn assign(former: &[Unnamed], rules: &[Rule<'_>]) -> (Vec<String>, Vec<Unnamed>) {
+pub(crate) fn assign(former: &[RememberedName], rules: &[RuleIdentity<'_>]) -> (Vec<String>, Vec<RememberedName>) {
     let own: BTreeSet<&str> = rules.iter().filter_map(|rule| rule.own_name).collect();
     // A rule that took the name for its own has the sessions now.
-    let former: Vec<&Unnamed> = former.iter().filter(|known| !own.contains(known.name())).collect();
+    let former: Vec<&RememberedName> = former.iter().filter(|known| !own.contains(known.name())).collect();
     let mut names = inherited(&former, rules);
     let mut used: BTreeSet<String> = own.iter().map(|name| (*name).to_owned()).collect();
     used.extend(names.values().cloned());
@@ -146,23 +146,23 @@ pub(crate) fn assign(former: &[Unnamed], rules: &[Rule<'_>]) -> (Vec<String>, Ve
             names.insert(&rule.matches, name);
         }
     }
-    let name = |rule: &Rule<'_>| names.get(rule.matches.as_str()).cloned().unwrap_or_default();
+    let name = |rule: &RuleIdentity<'_>| names.get(rule.matches.as_str()).cloned().unwrap_or_default();
     let all = rules
         .iter()
         .map(|rule| rule.own_name.map_or_else(|| name(rule), str::to_owned));
     let mut known = BTreeSet::new();
     let remembered = unnamed(rules).filter(|rule| known.insert(&rule.matches));
-    let remembered = remembered.map(|rule| Unnamed(rule.matches.clone(), name(rule)));
+    let remembered = remembered.map(|rule| RememberedName(rule.matches.clone(), name(rule)));
     (all.collect(), remembered.collect())
 }
 
-fn unnamed<'r>(rules: &'r [Rule<'_>]) -> impl Iterator<Item = &'r Rule<'r>> {
+fn unnamed<'r>(rules: &'r [RuleIdentity<'_>]) -> impl Iterator<Item = &'r RuleIdentity<'r>> {
     rules.iter().filter(|rule| rule.own_name.is_none())
 }
 
 /// The names that rules keep, by their matches: with the same matches, wherever they are; with changed ones, if between
 /// the same unchanged neighbours as before, and as many.
-fn inherited<'r>(former: &[&Unnamed], rules: &'r [Rule<'_>]) -> BTreeMap<&'r str, String> {
+fn inherited<'r>(former: &[&RememberedName], rules: &'r [RuleIdentity<'_>]) -> BTreeMap<&'r str, String> {
     let place = |matches: &str| former.iter().position(|known| known.matches() == matches);
     let kept: BTreeSet<usize> = rules.iter().filter_map(|rule| place(&rule.matches)).collect();
     let mut names = BTreeMap::new();
@@ -181,7 +181,7 @@ fn inherited<'r>(former: &[&Unnamed], rules: &'r [Rule<'_>]) -> BTreeMap<&'r str
             continue;
         }
         let end = end.unwrap_or_default();
-        let gone: &[&Unnamed] = former.get(begin..end).unwrap_or_default();
+        let gone: &[&RememberedName] = former.get(begin..end).unwrap_or_default();
         if gone.len() == changed.len() && !(begin..end).any(|index| kept.contains(&index)) {
             names.extend(
                 changed

@@ -23,9 +23,9 @@ pub use cookie_path::CookiePath;
 use cookie_path::PATHS;
 pub(crate) use sharing::scope;
 pub use sharing::{ScopeName, SessionScope, SessionSplit};
-pub use values::OrNone;
-pub(crate) use values::Values;
-use values::{DURATION, FLAG, Wrong, non_empty, or_none, status, word, yaml, yaml_or_none};
+pub(crate) use values::FieldValues;
+pub use values::ValueOrNone;
+use values::{DURATION, FLAG, ValueError, non_empty, or_none, status, word, yaml, yaml_or_none};
 
 macro_rules! session_fields {
     ($($(#[doc = $doc:literal])+ $field:ident: $type:ty {
@@ -47,10 +47,10 @@ macro_rules! session_fields {
             pub(crate) const ALL: &'static [Self] = &[$(Self {
                 name: stringify!($field),
                 values: $values,
-                of: Of::$of,
+                of: FieldTarget::$of,
                 config: &[$($config),*],
                 read: |fields, text| {
-                    let read: fn(&str) -> Result<$type, Wrong> = $read;
+                    let read: fn(&str) -> Result<$type, ValueError> = $read;
                     fields.$field = Some(read(text)?);
                     Ok(())
                 },
@@ -84,7 +84,7 @@ session_fields! {
     }
     /// The status of a request that `strict` fails.
     strict_status: u16 {
-        values: Values::Like("a status from 400 to 599", &["400", "599"]),
+        values: FieldValues::Like("a status from 400 to 599", &["400", "599"]),
         read: status,
         of: Policy,
         config: ["strictStatus"],
@@ -92,7 +92,7 @@ session_fields! {
     }
     /// The cookie's `SameSite`.
     same_site: SameSiteConfig {
-        values: Values::Words(&["Strict", "Lax", "None"]),
+        values: FieldValues::Words(&["Strict", "Lax", "None"]),
         read: word,
         of: Cookie,
         config: ["cookie.sameSite"],
@@ -100,7 +100,7 @@ session_fields! {
     }
     /// Whether the cookie is Secure.
     secure: SecureConfig {
-        values: Values::Words(&["auto", "always", "never"]),
+        values: FieldValues::Words(&["auto", "always", "never"]),
         read: word,
         of: Cookie,
         config: ["cookie.secure"],
@@ -108,7 +108,7 @@ session_fields! {
     }
     /// The cookie's `Domain`.
     domain: String {
-        values: Values::Like("a domain name like example.com", &["example.com", "example.org"]),
+        values: FieldValues::Like("a domain name like example.com", &["example.com", "example.org"]),
         read: non_empty,
         of: Cookie,
         config: ["cookie.domain"],
@@ -132,7 +132,7 @@ session_fields! {
     }
     /// The cookie's `Path`.
     path: CookiePath {
-        values: Values::Like(PATHS, &["/shop", "root", "route"]),
+        values: FieldValues::Like(PATHS, &["/shop", "root", "route"]),
         read: word,
         of: Cookie,
         config: ["cookie.path"],
@@ -145,7 +145,7 @@ session_fields! {
     }
     /// Whether the cookie ends with the browser.
     lifetime_type: LifetimeTypeConfig {
-        values: Values::Words(&["Session", "Permanent"]),
+        values: FieldValues::Words(&["Session", "Permanent"]),
         read: word,
         of: Cookie,
         config: ["cookie.lifetimeType"],
@@ -169,7 +169,7 @@ session_fields! {
     }
     /// Whether the content of tokens is hidden from clients.
     token: TokenConfig {
-        values: Values::Words(&["sealed", "signed"]),
+        values: FieldValues::Words(&["sealed", "signed"]),
         read: word,
         of: Token,
         config: ["token"],
@@ -177,7 +177,7 @@ session_fields! {
     }
     /// How the cookie or header is set. For headers, `rewrite` is refused.
     mode: CookieModeConfig {
-        values: Values::Words(&["insert", "prefix", "rewrite"]),
+        values: FieldValues::Words(&["insert", "prefix", "rewrite"]),
         read: word,
         of: Policy,
         config: [],
@@ -186,7 +186,7 @@ session_fields! {
     }
     /// Which rules share a session.
     scope: SessionScope {
-        values: Values::Like(SCOPES, &["service", "rule", "{name: basket}"]),
+        values: FieldValues::Like(SCOPES, &["service", "rule", "{name: basket}"]),
         read: scope,
         of: Rules,
         config: [],
@@ -195,7 +195,7 @@ session_fields! {
     }
     /// What becomes of a session where its rule leads to several backends.
     split: SessionSplit {
-        values: Values::Words(&["keep", "choose"]),
+        values: FieldValues::Words(&["keep", "choose"]),
         read: word,
         of: Rules,
         config: [],
@@ -204,14 +204,14 @@ session_fields! {
     }
     /// When a session begins.
     begin: BeginConfig {
-        values: Values::Yaml("always", &["{cookie: SID, methods: [POST]}", "always"]),
+        values: FieldValues::Yaml("always", &["{cookie: SID, methods: [POST]}", "always"]),
         read: yaml,
         of: Own,
         config: ["begin"],
         set: |policy, begin| policy.begin = begin,
     }
     /// When the application ends the session.
-    end: OrNone<EndConfig> {
+    end: ValueOrNone<EndConfig> {
         values: or_none(&["{cookie: SID}", "{header: Clear-Site-Data}", "none"]),
         read: yaml_or_none,
         of: Deletable,
@@ -219,7 +219,7 @@ session_fields! {
         set: |policy, end| policy.end = end.0,
     }
     /// How the application moves a session.
-    r#move: OrNone<MoveConfig> {
+    r#move: ValueOrNone<MoveConfig> {
         values: or_none(&["{header: x-move-session}", "none"]),
         read: yaml_or_none,
         of: Own,
@@ -227,7 +227,7 @@ session_fields! {
         set: |policy, moves| policy.r#move = moves.0,
     }
     /// How long a session was unused that may restart on a backend with fewer sessions.
-    rebalance: OrNone<GatewayDuration> {
+    rebalance: ValueOrNone<GatewayDuration> {
         values: or_none(&["5m", "none"]),
         read: yaml_or_none,
         of: Carrier,
@@ -235,7 +235,7 @@ session_fields! {
         set: |policy, rebalance| policy.rebalance = rebalance.0,
     }
     /// The token travels in the query of URLs, in place of the cookie.
-    query: OrNone<QueryConfig> {
+    query: ValueOrNone<QueryConfig> {
         values: or_none(&["{name: session, redirects: true}", "none"]),
         read: yaml_or_none,
         of: InPlaceOfCookie,
@@ -243,7 +243,7 @@ session_fields! {
         set: |policy, query| policy.query = query.0,
     }
     /// The client's address holds the session, without a token, in place of the cookie.
-    source: OrNone<SourceConfig> {
+    source: ValueOrNone<SourceConfig> {
         values: or_none(&["{timeout: 1h}", "none"]),
         read: yaml_or_none,
         of: InPlaceOfCookie,
@@ -268,7 +268,7 @@ session_fields! {
     }
     /// What happens to the caching of a response that carries a token.
     cache_control: CacheControlConfig {
-        values: Values::Words(&["private", "keep"]),
+        values: FieldValues::Words(&["private", "keep"]),
         read: word,
         of: Token,
         config: ["cacheControl"],
@@ -276,14 +276,14 @@ session_fields! {
     }
     /// Where a token is also accepted.
     also: Vec<FurtherConfig> {
-        values: Values::Yaml("[]", &["[{header: {name: x-session}}, {query: {name: session}}]", "[]"]),
+        values: FieldValues::Yaml("[]", &["[{header: {name: x-session}}, {query: {name: session}}]", "[]"]),
         read: yaml,
         of: Token,
         config: ["also"],
         set: |policy, also| policy.also = also,
     }
     /// Where responses have every token, besides the policy's own carrier.
-    tell: OrNone<TellConfig> {
+    tell: ValueOrNone<TellConfig> {
         values: or_none(&["{header: {name: x-session}}", "none"]),
         read: yaml_or_none,
         of: Token,
@@ -296,7 +296,7 @@ const SCOPES: &str = "rule, service, or YAML like {name: basket}";
 
 /// What holds a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Holder {
+pub(crate) enum SessionCarrier {
     /// A cookie of the filter's own.
     OwnCookie,
     /// A header of the filter's own.
@@ -311,7 +311,7 @@ pub(crate) enum Holder {
 
 /// The sessions that a field applies to. For others, annotations are refused and defaults do not apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Of {
+pub(crate) enum FieldTarget {
     Policy,
     /// Sessions of rules. Others belong to one backend.
     Rules,
@@ -326,20 +326,20 @@ pub(crate) enum Of {
     InPlaceOfCookie,
 }
 
-impl Of {
+impl FieldTarget {
     pub(crate) fn is_for_cookies(self) -> bool {
         matches!(self, Self::Cookie | Self::Deletable | Self::InPlaceOfCookie)
     }
 
-    pub(crate) fn applies_to(self, holder: Holder) -> bool {
+    pub(crate) fn applies_to(self, holder: SessionCarrier) -> bool {
         match self {
             Self::Policy | Self::Rules => true,
-            Self::Token => holder != Holder::Source,
-            Self::Own => holder != Holder::Applications,
-            Self::Carrier => !matches!(holder, Holder::Applications | Holder::Source),
-            Self::Deletable => matches!(holder, Holder::OwnCookie | Holder::Source),
-            Self::Cookie => holder == Holder::OwnCookie,
-            Self::InPlaceOfCookie => matches!(holder, Holder::Query | Holder::Source),
+            Self::Token => holder != SessionCarrier::Source,
+            Self::Own => holder != SessionCarrier::Applications,
+            Self::Carrier => !matches!(holder, SessionCarrier::Applications | SessionCarrier::Source),
+            Self::Deletable => matches!(holder, SessionCarrier::OwnCookie | SessionCarrier::Source),
+            Self::Cookie => holder == SessionCarrier::OwnCookie,
+            Self::InPlaceOfCookie => matches!(holder, SessionCarrier::Query | SessionCarrier::Source),
         }
     }
 }
@@ -348,10 +348,10 @@ impl Of {
 pub(crate) struct SessionField {
     /// The name in Rust.
     name: &'static str,
-    pub(crate) values: Values,
-    pub(crate) of: Of,
+    pub(crate) values: FieldValues,
+    pub(crate) of: FieldTarget,
     pub(crate) config: &'static [&'static str],
-    read: fn(&mut SessionFields, &str) -> Result<(), Wrong>,
+    read: fn(&mut SessionFields, &str) -> Result<(), ValueError>,
     is_set: fn(&SessionFields) -> bool,
     contradicts: fn(&SessionFields, &SessionFields) -> bool,
     fill: fn(&mut SessionFields, &SessionFields),
@@ -438,20 +438,20 @@ impl SessionFields {
         SessionField::ALL.iter().filter(both)
     }
 
-    pub(crate) fn in_place_of_cookie(&self) -> Option<Holder> {
+    pub(crate) fn in_place_of_cookie(&self) -> Option<SessionCarrier> {
         match (&self.query, &self.source) {
-            (Some(OrNone(Some(_))), _) => Some(Holder::Query),
-            (_, Some(OrNone(Some(_)))) => Some(Holder::Source),
+            (Some(ValueOrNone(Some(_))), _) => Some(SessionCarrier::Query),
+            (_, Some(ValueOrNone(Some(_)))) => Some(SessionCarrier::Source),
             _ => None,
         }
     }
 
-    pub(crate) fn set_of(&self, is_meant: impl Fn(Of) -> bool) -> impl Iterator<Item = &'static SessionField> {
+    pub(crate) fn set_of(&self, is_meant: impl Fn(FieldTarget) -> bool) -> impl Iterator<Item = &'static SessionField> {
         let entries = SessionField::ALL.iter().filter(move |entry| is_meant(entry.of));
         entries.filter(|entry| (entry.is_set)(self))
     }
 
-    pub(crate) fn only(&self, is_kept: impl Fn(Of) -> bool) -> Self {
+    pub(crate) fn only(&self, is_kept: impl Fn(FieldTarget) -> bool) -> Self {
         let mut fields = self.clone();
         for entry in SessionField::ALL.iter().filter(|entry| !is_kept(entry.of)) {
             (entry.clear)(&mut fields);
@@ -460,10 +460,10 @@ impl SessionFields {
     }
 
     /// These fields, from `below` where they are not set.
-    pub(crate) fn over(&self, below: &Self) -> Self {
+    pub(crate) fn merged_over(&self, below: &Self) -> Self {
         let mut fields = self.clone();
         let has_place = self.in_place_of_cookie().is_some();
-        let filled = |entry: &&SessionField| !has_place || entry.of != Of::InPlaceOfCookie;
+        let filled = |entry: &&SessionField| !has_place || entry.of != FieldTarget::InPlaceOfCookie;
         for entry in SessionField::ALL.iter().filter(filled) {
             (entry.fill)(&mut fields, below);
         }

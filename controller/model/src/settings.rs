@@ -20,7 +20,7 @@ pub struct Settings {
     /// The name in our GatewayClasses and our entries in statuses.
     pub controller_name: String,
     /// Whose Gateways are read.
-    pub gateways: Gateways,
+    pub gateways: GatewayOwner,
     /// Namespaces whose objects are read; all if empty.
     pub namespaces: BTreeSet<String>,
     /// How the controller keeps the Envoys of Gateways, if it does.
@@ -56,7 +56,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             controller_name: CONTROLLER_NAME.to_owned(),
-            gateways: Gateways::Ours,
+            gateways: GatewayOwner::Ours,
             namespaces: BTreeSet::new(),
             managed: None,
             session_defaults: SessionFields::default(),
@@ -160,7 +160,7 @@ pub struct ManagedEnvoys {
 
 /// Whose Gateways are read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Gateways {
+pub enum GatewayOwner {
     /// Gateways of the classes with our `controllerName`. Limpet reports on class, Gateway and routes, and refuses what
     /// is not supported.
     #[default]
@@ -173,16 +173,16 @@ pub enum Gateways {
 impl Settings {
     /// Whether Gateways of a class with this `controllerName` are read.
     #[must_use]
-    pub fn reads(&self, controller_name: &str) -> bool {
+    pub fn selects(&self, controller_name: &str) -> bool {
         match &self.gateways {
-            Gateways::Ours => self.controller_name == controller_name,
-            Gateways::Of(controllers) => controllers.contains(controller_name),
+            GatewayOwner::Ours => self.controller_name == controller_name,
+            GatewayOwner::Of(controllers) => controllers.contains(controller_name),
         }
     }
 
     /// Whether Limpet reports on classes, Gateways and routes, and refuses what is not supported.
     #[must_use]
-    pub fn judges(&self) -> bool {
-        self.gateways == Gateways::Ours
+    pub fn serves(&self) -> bool {
+        self.gateways == GatewayOwner::Ours
     }
 }

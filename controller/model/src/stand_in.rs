@@ -10,38 +10,38 @@ use limpet_api::{Kind, Meta, Object, ObjectName, ObjectRef, Text};
 
 /// Whether the sessions that an object asks for can be followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Judged {
+pub(crate) enum SessionVerdict {
     /// They can, or it asks for none.
     Valid(Box<SessionSettings>),
-    Wrong(Wrong),
+    Wrong(InvalidSessions),
     /// It is a policy without any target that exists. What is remembered stays.
     WithoutTargets,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Wrong {
+pub(crate) struct InvalidSessions {
     pub(crate) problems: String,
     /// Rules of a route that therefore have no sessions: their paths, like `spec.rules[2]`, and names.
     pub(crate) rules: BTreeMap<String, Text>,
 }
 
-pub(crate) type AllJudged = BTreeMap<ObjectRef, Judged>;
+pub(crate) type SessionVerdicts = BTreeMap<ObjectRef, SessionVerdict>;
 
 /// `has_sessions`: whether a route has any, of its own or by others.
 pub(crate) fn remembered(
     objects: &Objects,
-    judged: &AllJudged,
+    judged: &SessionVerdicts,
     has_sessions: impl Fn(&ObjectRef) -> bool,
 ) -> RememberedSessions {
     let one = |(object, meta): (ObjectRef, &Meta)| {
         let remembered = objects.memory.sessions.of(&object, meta);
         let known = || remembered.cloned();
         match judged.get(&object) {
-            Some(Judged::Valid(_)) if objects.stand_ins.contains_key(&object) => Some(RememberedSession {
+            Some(SessionVerdict::Valid(_)) if objects.stand_ins.contains_key(&object) => Some(RememberedSession {
                 counts: true,
                 ..known()?
             }),
-            Some(Judged::Valid(settings)) => {
+            Some(SessionVerdict::Valid(settings)) => {
                 let counts = !meta.pruned.is_empty();
                 // A mistake in the first thing that these say would end sessions of others.
                 let has_others = match object.kind {
@@ -54,16 +54,16 @@ pub(crate) fn remembered(
                 };
                 (has_others || !settings.is_empty()).then(session)
             }
-            Some(Judged::Wrong(_) | Judged::WithoutTargets) | None => known(),
+            Some(SessionVerdict::Wrong(_) | SessionVerdict::WithoutTargets) | None => known(),
         }
     };
     with_sessions(objects).filter_map(one).collect()
 }
 
-pub(crate) fn all_wrong(judged: AllJudged) -> BTreeMap<ObjectRef, Wrong> {
+pub(crate) fn invalid_sessions(judged: SessionVerdicts) -> BTreeMap<ObjectRef, InvalidSessions> {
     let wrong = judged.into_iter().filter_map(|(object, judged)| match judged {
-        Judged::Valid(_) | Judged::WithoutTargets => None,
-        Judged::Wrong(wrong) => Some((object, wrong)),
+        SessionVerdict::Valid(_) | SessionVerdict::WithoutTargets => None,
+        SessionVerdict::Wrong(wrong) => Some((object, wrong)),
     });
     wrong.collect()
 }
@@ -87,11 +87,11 @@ fn with_sessions(objects: &Objects) -> impl Iterator<Item = (ObjectRef, &Meta)> 
 
 impl Objects {
     /// Puts in these objects' former sessions. `None`: they said nothing else.
-    pub(crate) fn with_stand_ins(&self, all_wrong: &BTreeMap<ObjectRef, Wrong>) -> Option<Self> {
+    pub(crate) fn with_stand_ins(&self, all_wrong: &BTreeMap<ObjectRef, InvalidSessions>) -> Option<Self> {
         let mut objects = self.clone();
         for (object, wrong) in all_wrong {
             let known = self.memory.sessions.get(&object.key());
-            let known = known.filter(|known| objects.put_in(object, &known.uid, &known.settings, wrong));
+            let known = known.filter(|known| objects.substitute(object, &known.uid, &known.settings, wrong));
             if let Some(known) = known {
                 let stand_in = StandIn {
                     generation: known.generation,
@@ -107,12 +107,12 @@ impl Objects {
     pub(crate) fn with_former(&self, object: &ObjectRef) -> Option<Self> {
         let known = self.memory.sessions.get(&object.key())?;
         let mut objects = self.clone();
-        let is_other = objects.put_in(object, &known.uid, &known.settings, &Wrong::default());
+        let is_other = objects.substitute(object, &known.uid, &known.settings, &InvalidSessions::default());
         is_other.then_some(objects)
     }
 
     /// Puts settings in place of an object's own. Returns whether they differ.
-    fn put_in(&mut self, object: &ObjectRef, uid: &str, known: &SessionSettings, wrong: &Wrong) -> bool {
+    fn substitute(&mut self, object: &ObjectRef, uid: &str, known: &SessionSettings, wrong: &InvalidSessions) -> bool {
         let name = &object.name;
         let policy = |kind| SessionPolicyName {
             kind,

@@ -48,12 +48,12 @@ pub fn unknown_annotations<'a>(names: impl IntoIterator<Item = &'a String>, know
 pub(super) fn problems(objects: &Objects, settings: &Settings) -> BTreeMap<ObjectRef, Condition> {
     let is_ours = |class: &Text| {
         let class = objects.gateway_classes.get(class);
-        class.is_some_and(|class| settings.reads(&class.spec.controller_name))
+        class.is_some_and(|class| settings.selects(&class.spec.controller_name))
     };
     let gateways = objects.gateways.values();
     let gateways = gateways.filter(|gateway| is_ours(&gateway.spec.gateway_class_name));
     let of_gateways = gateways.filter_map(|gateway| {
-        let known: &[&str] = if settings.judges() { &[SERVICE] } else { &[] };
+        let known: &[&str] = if settings.serves() { &[SERVICE] } else { &[] };
         problem(
             Kind::Gateway,
             &gateway.meta,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::graph::{AskedBy, Graph, RuleName, RuleOrigin};
+use super::graph::{Graph, RuleName, RuleOrigin, SessionRequester};
 use super::reports::{Condition, PolicyReport, Reports, UNSUPPORTED_VALUE};
 use limpet_api::{Kind, ObjectName, ObjectRef, ParentRef};
 
@@ -40,23 +40,23 @@ impl Reports {
         for entry in unsupported {
             by_rule.entry(&entry.rule).or_default().push(entry);
         }
-        let mut of_policies: BTreeMap<(&AskedBy, &ObjectName), Told> = BTreeMap::new();
+        let mut of_policies: BTreeMap<(&SessionRequester, &ObjectName), UnsupportedSummary> = BTreeMap::new();
         for (rule, origin) in &graph.rules {
             let of_rule = by_rule.get(rule).map_or(&[][..], Vec::as_slice);
-            if of_rule.is_empty() && origin.asked_by == AskedBy::Rule {
+            if of_rule.is_empty() && origin.requested_by == SessionRequester::Rule {
                 continue;
             }
             for gateway in origin.gateways.iter() {
                 let here = |entry: &&&Unsupported| entry.gateway.as_ref().is_none_or(|of| of == gateway);
                 let entries: Vec<&&Unsupported> = of_rule.iter().filter(here).collect();
                 let messages: Vec<String> = entries.iter().map(|entry| origin.message(entry)).collect();
-                if origin.asked_by == AskedBy::Rule {
+                if origin.requested_by == SessionRequester::Rule {
                     if !messages.is_empty() {
                         self.add_unsupported_inline(&origin.route, gateway, &messages.join("; "));
                     }
                     continue;
                 }
-                let told = of_policies.entry((&origin.asked_by, gateway)).or_default();
+                let told = of_policies.entry((&origin.requested_by, gateway)).or_default();
                 told.rules += 1;
                 told.without_sessions += usize::from(entries.iter().any(|entry| entry.extent == Extent::All));
                 told.messages.extend(messages);
@@ -73,9 +73,9 @@ impl Reports {
                 }
             };
             match asked_by {
-                AskedBy::Rule => {}
-                AskedBy::Policy(policy) => self.session_policies.get_mut(policy).into_iter().for_each(tell),
-                AskedBy::Backends(backends) => {
+                SessionRequester::Rule => {}
+                SessionRequester::Policy(policy) => self.session_policies.get_mut(policy).into_iter().for_each(tell),
+                SessionRequester::Backends(backends) => {
                     for backend in backends {
                         self.backends.get_mut(backend).into_iter().for_each(tell);
                     }
@@ -129,13 +129,13 @@ fn is_gateway(reference: &ParentRef, gateway: &ObjectName) -> bool {
 }
 
 #[derive(Debug, Default)]
-struct Told {
+struct UnsupportedSummary {
     rules: usize,
     without_sessions: usize,
     messages: Vec<String>,
 }
 
-impl Told {
+impl UnsupportedSummary {
     fn add_to(&self, conditions: &mut Vec<Condition>) {
         let message = self.messages.join("; ");
         let known = conditions.iter().position(|condition| condition.kind == "Programmed");
@@ -171,7 +171,7 @@ mod tests {
                 index,
                 name: None,
                 gateways: [ObjectName::new("shop", "web")].into_iter().collect(),
-                asked_by: AskedBy::Rule,
+                requested_by: SessionRequester::Rule,
             };
             graph.rules.insert(name(index), Arc::new(origin));
         }

@@ -25,7 +25,7 @@ pub(super) fn add(
     found: &mut WithoutStatus,
 ) {
     leave_to_others(objects, settings, references, found);
-    if settings.judges() {
+    if settings.serves() {
         found.extend(affinity::problems(objects));
     }
     for (service, condition) in service_problems(objects, settings) {
@@ -50,7 +50,7 @@ pub(super) fn add(
     if let Some(taken) = settings
         .contour
         .as_ref()
-        .filter(|_| contour::is_taken(objects, settings))
+        .filter(|_| contour::has_name_conflict(objects, settings))
     {
         let message = "contour.gateway of the controller's configuration: expected a name that no Gateway has, found \
                        this Gateway's name; it is served, and no IngressRoute is";
@@ -102,7 +102,7 @@ fn leave_to_others(
     let reached: BTreeSet<ObjectName> = of_others
         .flat_map(|route| {
             let from = route.referrer();
-            let backends = route.reached();
+            let backends = route.referenced_backends();
             backends.filter_map(move |backend| references.permitted_backend(from, backend))
         })
         .collect();
@@ -128,7 +128,7 @@ fn leave_to_others(
 /// Whether the Gateway is of another controller's class.
 pub(super) fn is_others(objects: &Objects, settings: &Settings, gateway: &Object<GatewaySpec>) -> bool {
     let class = objects.gateway_classes.get(&gateway.spec.gateway_class_name);
-    class.is_some_and(|class| !settings.reads(&class.spec.controller_name))
+    class.is_some_and(|class| !settings.selects(&class.spec.controller_name))
 }
 
 /// Parents that do not exist. Gateways of a namespace that is not read may exist.
@@ -146,7 +146,7 @@ fn missing_parents(objects: &Objects, settings: &Settings, route: &ObjectName, p
 /// where another controller has Gateways, or serves them all, it may be that controller's.
 fn other_parents(objects: &Objects, settings: &Settings, parents: &[ParentRef]) -> Vec<String> {
     let mut gateways = objects.gateways.values();
-    if !settings.judges() || gateways.any(|gateway| is_others(objects, settings, gateway)) {
+    if !settings.serves() || gateways.any(|gateway| is_others(objects, settings, gateway)) {
         return Vec::new();
     }
     let parents = parents.iter().enumerate();

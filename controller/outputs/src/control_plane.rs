@@ -103,8 +103,8 @@ mod tests {
     use limpet_api::{Kind, ObjectRef};
     use limpet_core::config::schema::PolicyConfig;
     use limpet_model::graph::{
-        Action, AskedBy, Forward, Gateway, HeaderChanges, Hostname, Listener, Match, Route, RuleName, RuleOrigin,
-        Session, SessionUse, VirtualHost,
+        Action, Forward, Gateway, HeaderChanges, Hostname, Listener, Match, Route, RuleName, RuleOrigin, Session,
+        SessionRequester, SessionUse, VirtualHost,
     };
     use limpet_model::{FewSet, Graph, Map, Objects};
     use serde_json::json;
@@ -154,7 +154,7 @@ mod tests {
             index: 0,
             name: Some("all".to_owned()),
             gateways,
-            asked_by: AskedBy::Backends(Vec::new()),
+            requested_by: SessionRequester::Backends(Vec::new()),
         };
         let policy: PolicyConfig = serde_json::from_value(json!({"cookie": {"name": "web"}})).unwrap();
         Graph {

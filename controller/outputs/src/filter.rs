@@ -7,7 +7,7 @@ use limpet_core::config::schema::{
     FenceConfig, FilterConfig, FormerLagConfig, KeyConfig, PolicyConfig, WrappedKeysConfig, default_clock_skew,
     default_max_idle,
 };
-use limpet_core::keyring::wrapped::Wrapped;
+use limpet_core::keyring::wrapped::WrappedKeyring;
 use limpet_core::time::GatewayDuration;
 
 /// The configuration with these policies, and the fences for sessions of these namespaces.
@@ -51,7 +51,7 @@ pub fn variables(config: &FilterConfig) -> Vec<String> {
 pub fn needed_variables(keys: &FilterKeys) -> Vec<String> {
     match keys {
         FilterKeys::Wrapped(config) => {
-            let named = Wrapped::parse(&config.text).map(|wrapped| wrapped.key_encryption_key());
+            let named = WrappedKeyring::parse(&config.text).map(|wrapped| wrapped.key_encryption_key());
             let all = config.key_encryption_keys.iter();
             let needed = all.filter(|key| named.as_ref().map_or(true, |named| named.0 == key.id));
             needed.map(|key| key.env.clone()).collect()

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use crate::time_format;
 use limpet_core::time::{GatewayDuration, Timestamp};
-use limpet_core::token::{CarrierMode, Form};
+use limpet_core::token::{CarrierMode, PayloadForm};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
@@ -100,7 +100,7 @@ fn modes() -> impl clap::builder::TypedValueParser<Value = CarrierMode> {
     })
 }
 
-/// [`Form`] on the command line.
+/// [`PayloadForm`] on the command line.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum TokenForm {
     /// Nothing is readable
@@ -109,7 +109,7 @@ pub(crate) enum TokenForm {
     Signed,
 }
 
-impl From<TokenForm> for Form {
+impl From<TokenForm> for PayloadForm {
     fn from(form: TokenForm) -> Self {
         match form {
             TokenForm::Sealed => Self::Sealed,

@@ -17,7 +17,7 @@ use crate::exit::CommandFailure;
 use limpet_core::config::schema::{default_clock_skew, default_max_idle};
 use limpet_core::time::GatewayDuration;
 use limpet_model::{
-    ADMIN_PORT, CONTROLLER_NAME, ContourPorts, ContourSettings, Gateways, ManagedEnvoys, READY_PORT, SessionFields,
+    ADMIN_PORT, CONTROLLER_NAME, ContourPorts, ContourSettings, GatewayOwner, ManagedEnvoys, READY_PORT, SessionFields,
     SessionLimits, Settings, check_defaults, check_envoy_defaults,
 };
 use limpet_outputs::ControlPlane;
@@ -413,7 +413,7 @@ impl Config {
         };
         let gateways = |plane: ControlPlane| {
             let known = plane.gateway_controllers().iter().map(|name| (*name).to_owned());
-            Gateways::Of(if self.gateway_controllers.is_empty() {
+            GatewayOwner::Of(if self.gateway_controllers.is_empty() {
                 known.collect()
             } else {
                 self.gateway_controllers.iter().cloned().collect()

@@ -33,9 +33,9 @@ fn every_counter_is_described() {
     let page = page("reference/metrics.md");
     let requests = [RequestOutcome::Steered, RequestOutcome::NoToken]
         .into_iter()
-        .chain(limpet_core::token::Refusal::ALL.map(RequestOutcome::Refused))
-        .map(RequestOutcome::word);
-    let responses = ResponseOutcome::COUNTED.iter().filter_map(|outcome| outcome.word());
+        .chain(limpet_core::token::TokenRefusal::ALL.map(RequestOutcome::Refused))
+        .map(RequestOutcome::as_str);
+    let responses = ResponseOutcome::COUNTED.iter().filter_map(|outcome| outcome.as_str());
     let names = requests.chain(responses).map(|word| counter_name("<policy>", word));
     let of_all = [
         HOST_ERRORS,
@@ -44,7 +44,7 @@ fn every_counter_is_described() {
         NO_KEYS,
         REFUSED_SECRETS,
     ];
-    let of_keys = KeyOutcome::ALL.map(|outcome| format!("limpet.keys.<id>.{}", outcome.word()));
+    let of_keys = KeyOutcome::ALL.map(|outcome| format!("limpet.keys.<id>.{}", outcome.as_str()));
     let names = names.chain(of_keys).chain(of_all.map(str::to_owned));
     for name in names {
         assert!(
@@ -57,8 +57,8 @@ fn every_counter_is_described() {
 #[test]
 fn the_page_of_troubles_has_each_refusal_once() {
     let page = page("how-to/troubleshoot.md");
-    for refusal in limpet_core::token::Refusal::ALL {
-        let row = format!("| `{}` |", RequestOutcome::Refused(refusal).word());
+    for refusal in limpet_core::token::TokenRefusal::ALL {
+        let row = format!("| `{}` |", RequestOutcome::Refused(refusal).as_str());
         assert_eq!(page.matches(&row).count(), 1, "{row}");
     }
 }

@@ -1,6 +1,6 @@
 use limpet_core::keyring::{Key, KeyId, KeyState, Keyring, Secret};
 use limpet_core::time::Timestamp;
-use limpet_core::token::{CarrierMode, Claims, Destination, Form, Realm};
+use limpet_core::token::{CarrierMode, Claims, DestinationId, PayloadForm, Realm};
 use serde_json::Value;
 use tempfile::NamedTempFile;
 
@@ -230,11 +230,11 @@ fn a_line_with_two_tokens_was_judged_by_its_first() {
 }
 
 /// A token of a session that moves, which `limpet token issue` does not make.
-fn moving(form: Form) -> String {
+fn moving(form: PayloadForm) -> String {
     let key = Key::new(KeyId(1), KeyState::Signing, &Secret::from_base64(KEY).unwrap());
     let keyring = Keyring::new(vec![key]).unwrap();
     let realm = Realm::new(&keyring, b"default", CarrierMode::Cookie, "limpet-session");
-    let destination = Destination::of_cluster(b"backends");
+    let destination = DestinationId::of_cluster(b"backends");
     let claims = Claims::moving(
         HOST.parse().unwrap(),
         destination,
@@ -251,7 +251,7 @@ fn a_session_that_moves_is_told() {
         let ran = with_key(&[&["token", "inspect", token][..], args].concat()).run();
         ran.code(i32::from(args.is_empty())).stdout
     };
-    for form in [Form::Sealed, Form::Signed] {
+    for form in [PayloadForm::Sealed, PayloadForm::Signed] {
         let token = moving(form);
         let json = inspect(0, &token, &args);
         assert_eq!(
@@ -262,7 +262,7 @@ fn a_session_that_moves_is_told() {
         assert!(text(&token, &args).contains(ROW), "{}", text(&token, &args));
     }
     // Unsigned, the move is a client's claim.
-    let unverified = text(&moving(Form::Signed), &[]);
+    let unverified = text(&moving(PayloadForm::Signed), &[]);
     assert!(
         unverified.contains("UNVERIFIED") && unverified.contains("\nmoving   "),
         "{unverified}"

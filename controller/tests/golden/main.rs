@@ -22,7 +22,7 @@ use limpet_core::config::{
     self,
     schema::{KeyConfig, KeyStateConfig},
 };
-use limpet_model::{Gateways, ManagedEnvoys, Settings};
+use limpet_model::{GatewayOwner, ManagedEnvoys, Settings};
 use limpet_outputs::envoy::{EnvoyEnvironment, EnvoyOptions, EnvoysNamespace};
 use limpet_outputs::envoy_gateway::EnvoyGatewayOptions;
 use limpet_outputs::istio::IstioOptions;
@@ -107,7 +107,9 @@ fn rendered(Case { folder, plane }: &Case) -> RenderResult {
         managed,
         session_defaults: part(&folder.join("config.yaml")),
         contour: part(&folder.join("contour.yaml")),
-        gateways: plane.as_ref().map_or(Gateways::Ours, |plane| Gateways::Of(of(plane))),
+        gateways: plane
+            .as_ref()
+            .map_or(GatewayOwner::Ours, |plane| GatewayOwner::Of(of(plane))),
         ..Settings::default()
     };
     let key = KeyConfig {

@@ -195,9 +195,9 @@ mod tests {
     use super::*;
 
     /// A large message that has begun and stops.
-    struct Begun(Option<Bytes>);
+    struct LargeMessage(Option<Bytes>);
 
-    impl http_body::Body for Begun {
+    impl http_body::Body for LargeMessage {
         type Data = Bytes;
         type Error = Status;
 
@@ -220,7 +220,7 @@ mod tests {
                 let name = format!("spiffe://limpet/gateway/{namespace}/web-{number}");
                 let (place, _) = connections.enter(&peer(number, &name)).unwrap();
                 let head = [0, 0, 1, 0, 0].to_vec();
-                let body = Body::new(Begun(Some(head.into())));
+                let body = Body::new(LargeMessage(Some(head.into())));
                 let requests = Requests::new(body, &place, Some(Arc::clone(&of_all)));
                 (place, requests)
             };

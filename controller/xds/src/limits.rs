@@ -118,9 +118,9 @@ mod tests {
     use std::net::SocketAddr;
 
     use limpet_core::census::report::{BackendReport, Report};
-    use limpet_core::census::{Backend, Census, Identity, Left, Seen};
+    use limpet_core::census::{Backend, Census, ObservedSession, SessionDeparture, SessionIdentity};
     use limpet_core::time::Timestamp;
-    use limpet_core::token::Destination;
+    use limpet_core::token::DestinationId;
     use prost::Message as _;
 
     use super::*;
@@ -164,16 +164,16 @@ mod tests {
         for number in 0..30_000_u32 {
             let [a, b, c, d] = number.to_be_bytes();
             let host = SocketAddr::from(([10 + a, b, c, d], 8080));
-            let backend = Backend::new(Destination([a, b, c, 1]), host, Duration::from_secs(3600));
+            let backend = Backend::new(DestinationId([a, b, c, 1]), host, Duration::from_secs(3600));
             for session in 0..if number < 30 { 20_000_u32 } else { 1 } {
-                census.see(&Seen {
+                census.record(&ObservedSession {
                     backend,
-                    session: Identity::Token(session.to_be_bytes()),
+                    session: SessionIdentity::Token(session.to_be_bytes()),
                     began: now,
                     at: now,
                 });
             }
-            census.leave(Left::Rebalanced(backend, now));
+            census.record_departure(SessionDeparture::Rebalanced(backend, now));
         }
         let mut told = 0;
         while let Some(report) = census.report(now) {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use limpet_core::token::Destination;
+use limpet_core::token::DestinationId;
 use prost::{DecodeError, Message};
 
 use super::limits;
@@ -11,7 +11,7 @@ use super::limits;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestLoad {
     /// The hash of the cluster's name.
-    pub destination: Destination,
+    pub destination: DestinationId,
     /// The host.
     pub host: SocketAddr,
     /// Requests and streams that have not ended.
@@ -84,7 +84,7 @@ impl LoadReport {
         let clusters = self.cluster_stats.iter();
         let clusters = clusters.filter(|cluster| cluster.cluster_name.len() <= limits::NAME);
         let loads = clusters.flat_map(|cluster| {
-            let destination = Destination::of_cluster(cluster.cluster_name.as_bytes());
+            let destination = DestinationId::of_cluster(cluster.cluster_name.as_bytes());
             let localities = cluster.upstream_locality_stats.iter();
             let hosts = localities.flat_map(|locality| &locality.upstream_endpoint_stats);
             hosts.filter_map(move |host| host.load(destination))
@@ -94,7 +94,7 @@ impl LoadReport {
 }
 
 impl EndpointStats {
-    fn load(&self, destination: Destination) -> Option<RequestLoad> {
+    fn load(&self, destination: DestinationId) -> Option<RequestLoad> {
         let address = self.address.as_ref()?.socket_address.as_ref()?;
         let host = SocketAddr::new(address.address.parse().ok()?, u16::try_from(address.port_value).ok()?);
         (self.total_requests_in_progress > 0).then_some(RequestLoad {

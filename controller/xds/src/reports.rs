@@ -41,7 +41,7 @@ pub enum NodeReport {
     LoadEnds(u64),
 }
 
-type ReportCallback = dyn Fn(&str, NodeReport) -> Result<report::Answer, String> + Send + Sync;
+type ReportCallback = dyn Fn(&str, NodeReport) -> Result<report::ReportResponse, String> + Send + Sync;
 
 /// Receives what the nodes of a group report, without waiting. What it refuses, the node sends again; else it returns
 /// the answer.
@@ -51,7 +51,9 @@ pub struct ReportHandler(Arc<ReportCallback>);
 impl ReportHandler {
     /// Calls this function with the group and its node's report.
     #[must_use]
-    pub fn new(listener: impl Fn(&str, NodeReport) -> Result<report::Answer, String> + Send + Sync + 'static) -> Self {
+    pub fn new(
+        listener: impl Fn(&str, NodeReport) -> Result<report::ReportResponse, String> + Send + Sync + 'static,
+    ) -> Self {
         Self(Arc::new(listener))
     }
 }
@@ -91,7 +93,7 @@ impl ReportService {
         allowed.map_err(Status::permission_denied)
     }
 
-    fn deliver(&self, group: &str, told: NodeReport) -> Result<report::Answer, Status> {
+    fn deliver(&self, group: &str, told: NodeReport) -> Result<report::ReportResponse, Status> {
         let Some(ReportHandler(listener)) = &self.reports else {
             return Err(Status::unimplemented("sessions are not counted"));
         };
@@ -150,12 +152,12 @@ impl ReportService {
         // It is never closed. What comes slowly holds up the same client's reports only.
         let _turn = client.place().report_turn().acquire_owned().await;
         client.place().pace().await;
-        let mut grpc = Grpc::new(BytesCodec::<report::Answer>::default());
+        let mut grpc = Grpc::new(BytesCodec::<report::ReportResponse>::default());
         grpc = grpc.apply_max_message_size_config(Some(limits::REPORT), None);
         grpc.unary(self.clone(), request).await
     }
 
-    fn decode(&self, client: &ClientConnection, bytes: &[u8]) -> Result<report::Answer, Status> {
+    fn decode(&self, client: &ClientConnection, bytes: &[u8]) -> Result<report::ReportResponse, Status> {
         client.place().spend_report(bytes.len());
         if !limits::is_dense(bytes) {
             return Err(Status::invalid_argument("the report consists of empty parts"));
@@ -169,8 +171,8 @@ impl ReportService {
 }
 
 impl UnaryService<Bytes> for ReportService {
-    type Response = report::Answer;
-    type Future = std::future::Ready<Result<Response<report::Answer>, Status>>;
+    type Response = report::ReportResponse;
+    type Future = std::future::Ready<Result<Response<report::ReportResponse>, Status>>;
 
     fn call(&mut self, request: Request<Bytes>) -> Self::Future {
         let answer = client(&request).and_then(|client| self.decode(&client, request.get_ref()));

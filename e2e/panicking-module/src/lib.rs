@@ -7,7 +7,7 @@
 mod shipped {
     pub(crate) mod abi;
     pub(crate) mod census;
-    pub(crate) mod discovered;
+    pub(crate) mod discovered_filter;
     pub(crate) mod host;
     pub(crate) mod plugin;
     pub(crate) mod reporter;
@@ -19,4 +19,4 @@ mod shipped {
 mod plugin;
 mod specifier;
 mod stream;
-use shipped::{abi, census, discovered, host, reporter};
+use shipped::{abi, census, discovered_filter, host, reporter};

@@ -2,33 +2,33 @@
 
 use std::ops::Deref;
 
-use crate::abi::Configuring;
+use crate::abi::EnvoyFilterConfig;
 use crate::shipped::plugin as shipped;
 pub(crate) use crate::shipped::plugin::warn_once;
 
 #[derive(Debug)]
-pub(crate) struct Plugin {
-    shipped: shipped::Plugin,
+pub(crate) struct ModulePlugin {
+    shipped: shipped::ModulePlugin,
     text: Vec<u8>,
 }
 
-impl Deref for Plugin {
-    type Target = shipped::Plugin;
+impl Deref for ModulePlugin {
+    type Target = shipped::ModulePlugin;
 
     fn deref(&self) -> &Self::Target {
         &self.shipped
     }
 }
 
-impl Drop for Plugin {
+impl Drop for ModulePlugin {
     fn drop(&mut self) {
         panic_where(&self.text, "config_destroy");
     }
 }
 
-pub(crate) fn configure(configuring: &Configuring<'_>, json: &[u8]) -> Option<Plugin> {
+pub(crate) fn configure(configuring: &EnvoyFilterConfig<'_>, json: &[u8]) -> Option<ModulePlugin> {
     panic_where(json, "config_new");
-    shipped::configure(configuring, json).map(|shipped| Plugin {
+    shipped::configure(configuring, json).map(|shipped| ModulePlugin {
         shipped,
         text: json.to_vec(),
     })
@@ -48,7 +48,7 @@ pub(crate) fn configure_per_route(session: &[u8]) -> Option<PerRouteConfig> {
     shipped::configure_per_route(session).map(|shipped::PerRouteConfig(session)| PerRouteConfig(session))
 }
 
-impl Plugin {
+impl ModulePlugin {
     pub(crate) fn panic_in(&self, hook: &str) {
         panic_where(&self.text, hook);
     }

@@ -2,7 +2,7 @@
 
 use limpet_core::Specifier;
 
-use crate::abi::Choosing;
+use crate::abi::ClusterSelection;
 use crate::plugin::panic_where;
 use crate::shipped::specifier as shipped;
 
@@ -11,7 +11,7 @@ pub(crate) fn configure(json: &[u8]) -> Option<Specifier> {
     shipped::configure(json)
 }
 
-pub(crate) fn choose<'s>(specifier: &'s Specifier, request: &Choosing<'_>) -> &'s str {
+pub(crate) fn choose<'s>(specifier: &'s Specifier, request: &ClusterSelection<'_>) -> &'s str {
     let chosen = shipped::choose(specifier, request);
     panic_where(chosen.as_bytes(), "select");
     chosen

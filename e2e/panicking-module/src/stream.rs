@@ -2,30 +2,30 @@
 
 use std::sync::Arc;
 
-use crate::abi::{Exchange, Headers};
-use crate::plugin::Plugin;
+use crate::abi::{EnvoyFilter, HeaderType};
+use crate::plugin::ModulePlugin;
 use crate::shipped::stream as shipped;
 
-pub(crate) struct Stream {
-    shipped: shipped::Stream,
+pub(crate) struct ModuleStream {
+    shipped: shipped::ModuleStream,
     /// The panic shows it, so that tests can look for secrets in its message.
-    plugin: Arc<Plugin>,
+    plugin: Arc<ModulePlugin>,
     panics: String,
 }
 
-impl Stream {
-    pub(crate) fn new(plugin: Arc<Plugin>) -> Self {
+impl ModuleStream {
+    pub(crate) fn new(plugin: Arc<ModulePlugin>) -> Self {
         plugin.panic_in("http_filter_new");
         Self {
-            shipped: shipped::Stream::new(Arc::clone(&plugin)),
+            shipped: shipped::ModuleStream::new(Arc::clone(&plugin)),
             plugin,
             panics: String::new(),
         }
     }
 
-    pub(crate) fn on_request(&mut self, exchange: &mut Exchange<'_>) {
+    pub(crate) fn on_request(&mut self, exchange: &mut EnvoyFilter<'_>) {
         let fields: Vec<&[u8]> = exchange
-            .fields(Headers::Request, "x-panic")
+            .fields(HeaderType::Request, "x-panic")
             .into_iter()
             .flatten()
             .collect();
@@ -39,19 +39,19 @@ impl Stream {
         self.shipped.on_local_reply(details);
     }
 
-    pub(crate) fn on_response(&mut self, exchange: &mut Exchange<'_>) {
+    pub(crate) fn on_response(&mut self, exchange: &mut EnvoyFilter<'_>) {
         self.panic_in("response_headers");
         self.shipped.on_response(exchange);
     }
 
-    pub(crate) fn on_complete(&mut self, exchange: &mut Exchange<'_>) {
+    pub(crate) fn on_complete(&mut self, exchange: &mut EnvoyFilter<'_>) {
         self.panic_in("stream_complete");
         self.shipped.on_complete(exchange);
     }
 
-    pub(crate) fn give_up(&mut self, exchange: &Exchange<'_>) {
+    pub(crate) fn abort(&mut self, exchange: &EnvoyFilter<'_>) {
         self.panic_in("give_up");
-        self.shipped.give_up(exchange);
+        self.shipped.abort(exchange);
     }
 
     fn panic_in(&self, hook: &str) {
@@ -60,7 +60,7 @@ impl Stream {
     }
 }
 
-impl Drop for Stream {
+impl Drop for ModuleStream {
     fn drop(&mut self) {
         self.panic_in("destroy");
     }

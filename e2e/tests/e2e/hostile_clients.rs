@@ -80,7 +80,7 @@ async fn ten_thousand_tokens_are_refused_and_counted() -> Result<()> {
             .flat_map(|kind| (0..OF_A_KIND).map(move |number| (*kind, number)))
         {
             let (token, refusal) = forger.forge(kind, number)?;
-            count(RequestOutcome::Refused(refusal).word(), 1);
+            count(RequestOutcome::Refused(refusal).as_str(), 1);
             count("issued", 1);
             tokens.push(token);
         }

@@ -9,7 +9,7 @@ mod search;
 use anyhow::{Context, Result};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use limpet_core::keyring::wrapped::wrap;
-use limpet_core::keyring::{Entry, KeyId, KeyState, Secret};
+use limpet_core::keyring::{KeyEntry, KeyId, KeyState, Secret};
 use limpet_e2e::{Config, Site, poll};
 use search::{Needles, key};
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ fn states(number: u8) -> Needles {
 
 /// The keyring has the key with this number, wrapped under key 101.
 fn filter(number: u8) -> Result<Value> {
-    let entry = Entry {
+    let entry = KeyEntry {
         id: KeyId(number),
         state: KeyState::Signing,
         secret: Some(Secret::new(key(number))),

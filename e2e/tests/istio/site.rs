@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use limpet_core::token::Destination;
+use limpet_core::token::DestinationId;
 use limpet_e2e::kube::{Gateway, Istiod, Namespace, POD_PORT, Pod, Proxy};
 use limpet_e2e::{Answer, KeyEncryptionKey, Keyring, Request, Visitor, poll, tools};
 use serde_json::{Value, json};
@@ -142,7 +142,7 @@ impl IstioSite {
         for service in SERVICES {
             let hash = |namespace: &str| {
                 let cluster = format!("outbound|80||{service}.{namespace}.svc.cluster.local");
-                Destination::of_cluster(cluster.as_bytes()).to_string()
+                DestinationId::of_cluster(cluster.as_bytes()).to_string()
             };
             if file == "split.yaml" {
                 ensure!(text.contains(&hash("shop")), "no hash of {service} in {file}");

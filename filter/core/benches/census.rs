@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 
 use divan::Bencher;
-use limpet_core::census::{Backend, Census, Identity, Seen};
+use limpet_core::census::{Backend, Census, ObservedSession, SessionIdentity};
 use limpet_core::time::Timestamp;
-use limpet_core::token::Destination;
+use limpet_core::token::DestinationId;
 
 fn main() {
     divan::main();
@@ -22,23 +22,23 @@ fn see(bencher: Bencher<'_, '_>, sessions: u32) {
     let seen = |turn: u32| {
         let at = Timestamp::from_unix_seconds(1_800_000_000);
         let [.., last] = turn.to_be_bytes();
-        Seen {
+        ObservedSession {
             backend: Backend {
-                destination: Destination([1, 2, 3, 4]),
+                destination: DestinationId([1, 2, 3, 4]),
                 host: SocketAddr::from(([10, 0, 0, last % 100], 8080)),
                 live_for: 1200,
             },
-            session: Identity::Token((turn / 100 % sessions).wrapping_mul(0x9e37_79b9).to_be_bytes()),
+            session: SessionIdentity::Token((turn / 100 % sessions).wrapping_mul(0x9e37_79b9).to_be_bytes()),
             began: at,
             at,
         }
     };
     for turn in 0..sessions * 100 {
-        census.see(&seen(turn));
+        census.record(&seen(turn));
     }
     bencher.bench(|| {
         let turn = TURN.get();
         TURN.set(turn.wrapping_add(1));
-        census.see(&seen(turn));
+        census.record(&seen(turn));
     });
 }

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use divan::{Bencher, black_box};
-use limpet_core::source::{Key, Places, Rules, SharedTable, Table};
+use limpet_core::source::{EntryBucket, EntryKey, SharedTable, SourceRules, SourceTable};
 use limpet_core::time::Timestamp;
-use limpet_core::token::{Claims, Destination};
+use limpet_core::token::{Claims, DestinationId};
 
 const SIZES: [u32; 3] = [1_000, 100_000, 1_000_000];
 const THREADS: [usize; 3] = [1, 2, 8];
@@ -20,8 +20,8 @@ fn main() {
     divan::main();
 }
 
-fn key(client: u32) -> Key {
-    Key::of_client(u128::from(client).to_be_bytes(), 1)
+fn key(client: u32) -> EntryKey {
+    EntryKey::of_client(u128::from(client).to_be_bytes(), 1)
 }
 
 fn now() -> Timestamp {
@@ -31,7 +31,7 @@ fn now() -> Timestamp {
 fn claims() -> Claims {
     Claims {
         host: SocketAddr::from(([10, 0, 0, 7], 8080)),
-        destination: Destination([0; 4]),
+        destination: DestinationId([0; 4]),
         issued_at: now(),
         last_seen: now(),
     }
@@ -51,9 +51,9 @@ fn full(tables: &'static Tables, entries: u32) -> &'static SharedTable {
     let place = SIZES.iter().position(|size| *size == entries).expect("a size of these");
     let table = tables.get(place).expect("a table for each size");
     table.get_or_init(|| {
-        let table = SharedTable::new(&Rules {
+        let table = SharedTable::new(&SourceRules {
             entries,
-            ..Rules::DEFAULT
+            ..SourceRules::DEFAULT
         });
         for client in 0..entries {
             table.put(&key(client), &claims()).expect("memory answers");
@@ -104,14 +104,14 @@ fn a_new_client_in_a_full_table(bencher: Bencher<'_, '_>, entries: u32) {
 /// A lookup in the wasm filter's form, without Envoy's part of it.
 #[divan::bench]
 fn lookup_in_a_full_name(bencher: Bencher<'_, '_>) {
-    let rules = Rules {
+    let rules = SourceRules {
         entries: 1_000_000,
-        ..Rules::DEFAULT
+        ..SourceRules::DEFAULT
     };
-    let mut places = Places::default();
+    let mut places = EntryBucket::default();
     for client in 0..32 {
-        places.put(&key(client), &claims(), &rules, 0);
+        places.insert(&key(client), &claims(), &rules, 0);
     }
     let bytes = places.bytes().to_vec();
-    bencher.bench(|| black_box(Places::read(bytes.clone()).find(&key(31))));
+    bencher.bench(|| black_box(EntryBucket::read(bytes.clone()).find(&key(31))));
 }

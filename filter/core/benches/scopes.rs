@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use divan::Bencher;
 use limpet_core::Filter;
-use limpet_core::fakes::Request;
+use limpet_core::fakes::FakeRequest;
 use limpet_core::outcome::RequestOutcome;
 
 use exchange::{filter, now, request};
@@ -22,13 +22,13 @@ fn main() {
     divan::main();
 }
 
-fn of_scopes(scopes: usize) -> Vec<Request> {
+fn of_scopes(scopes: usize) -> Vec<FakeRequest> {
     (0..scopes)
         .map(|number| request(&format!("HTTPRoute/shop/{number}/all")))
         .collect()
 }
 
-fn serve(filter: &Filter, request: &mut Request) {
+fn serve(filter: &Filter, request: &mut FakeRequest) {
     let session = filter.session(request).ok().flatten();
     let mut session = session.expect("the route has a session");
     let plan = session

@@ -6,9 +6,9 @@ mod exchange;
 use std::time::Duration;
 
 use divan::{AllocProfiler, Bencher, black_box};
-use limpet_core::fakes::Response;
+use limpet_core::fakes::FakeResponse;
 use limpet_core::outcome::{RequestOutcome, ResponseOutcome};
-use limpet_core::token::Form;
+use limpet_core::token::PayloadForm;
 
 use exchange::{claims, filter, now, realm, request};
 
@@ -16,14 +16,14 @@ use exchange::{claims, filter, now, realm, request};
 static ALLOCATIONS: AllocProfiler = AllocProfiler::system();
 
 const SCOPE: &str = "HTTPRoute/shop/web/cart";
-const FORMS: [Form; 2] = [Form::Sealed, Form::Signed];
+const FORMS: [PayloadForm; 2] = [PayloadForm::Sealed, PayloadForm::Signed];
 
 fn main() {
     divan::main();
 }
 
 #[divan::bench(args = FORMS, sample_size = 1000)]
-fn open_and_verify(bencher: Bencher<'_, '_>, form: Form) {
+fn open_and_verify(bencher: Bencher<'_, '_>, form: PayloadForm) {
     let realm = realm(SCOPE);
     let token = realm.seal(form, &claims(), [1, 2, 3, 4]);
     assert!(realm.open(token.as_bytes()).is_ok(), "the token opens");
@@ -31,7 +31,7 @@ fn open_and_verify(bencher: Bencher<'_, '_>, form: Form) {
 }
 
 #[divan::bench(args = FORMS, sample_size = 1000)]
-fn seal(bencher: Bencher<'_, '_>, form: Form) {
+fn seal(bencher: Bencher<'_, '_>, form: PayloadForm) {
     let (realm, claims) = (realm(SCOPE), claims());
     bencher.bench_local(|| realm.seal(form, black_box(&claims), black_box([1, 2, 3, 4])));
 }
@@ -61,7 +61,7 @@ fn response_in_the_steady_state(bencher: Bencher<'_, '_>) {
         .flatten()
         .expect("the route has a session");
     session.on_request(&mut request, now).expect("the view answers");
-    let response = Response::by("10.0.0.7:8080").surely_as_asked().unrecorded();
+    let response = FakeResponse::by("10.0.0.7:8080").surely_as_asked().unrecorded();
     bencher.bench_local(|| {
         let plan = black_box(&mut session)
             .on_response(black_box(&response), || Ok(now))

@@ -27,22 +27,22 @@ pub trait Actions {
     /// Increments a counter, if there is one.
     fn count(&mut self, counter: Option<&Self::Counter>);
     /// Tells the census, if there is one.
-    fn tell(&mut self, tell: impl FnOnce(&Census));
+    fn record(&mut self, tell: impl FnOnce(&Census));
     /// Logs a warning.
     fn warn(&mut self, line: &str);
     /// Logs a warning, unless it was logged before.
     fn warn_once(&mut self, line: String);
     /// Notes outcomes for the access log; the request's is `None` if it is known, or not yet.
-    fn note(&mut self, request: Option<RequestOutcome>, response: ResponseOutcome) -> Result<(), ViewError>;
+    fn log_outcome(&mut self, request: Option<RequestOutcome>, response: ResponseOutcome) -> Result<(), ViewError>;
 }
 
 impl RequestPlan<'_> {
-    /// Carries the plan out, for a [`Session::policy_index`](crate::Session::policy_index).
+    /// Carries the plan out, for a [`RequestSession::policy_index`](crate::RequestSession::policy_index).
     ///
     /// # Errors
     /// Of the first action that fails.
     #[inline]
-    pub fn carry_out<A: Actions>(
+    pub fn apply<A: Actions>(
         self,
         actions: &mut A,
         counters: &Counters<A::Counter>,
@@ -75,17 +75,17 @@ impl RequestPlan<'_> {
         if let Some(outcome) = outcome {
             actions.count(counters.request(policy, outcome));
         }
-        actions.note(outcome, ResponseOutcome::Unchanged)
+        actions.log_outcome(outcome, ResponseOutcome::Unchanged)
     }
 }
 
 impl ResponsePlan<'_> {
-    /// Carries the plan out, for a [`Session::policy_index`](crate::Session::policy_index).
+    /// Carries the plan out, for a [`RequestSession::policy_index`](crate::RequestSession::policy_index).
     ///
     /// # Errors
     /// Of the first action that fails.
     #[inline]
-    pub fn carry_out<A: Actions>(
+    pub fn apply<A: Actions>(
         self,
         actions: &mut A,
         counters: &Counters<A::Counter>,
@@ -100,8 +100,8 @@ impl ResponsePlan<'_> {
             name_conflict,
             evicted,
             refused_move,
-            seen,
-            left,
+            observed: seen,
+            departed: left,
         } = self;
         if let Some(status) = status {
             actions.set_header(":status", status.to_string().as_bytes())?;
@@ -123,12 +123,12 @@ impl ResponsePlan<'_> {
             }
         }
         if seen.is_some() || left.is_some() {
-            actions.tell(|census| {
+            actions.record(|census| {
                 if let Some(seen) = &seen {
-                    census.see(seen);
+                    census.record(seen);
                 }
                 if let Some(left) = left {
-                    census.leave(left);
+                    census.record_departure(left);
                 }
             });
         }
@@ -143,7 +143,7 @@ impl ResponsePlan<'_> {
                 actions.warn_once(line);
             }
         }
-        actions.note(request, outcome)
+        actions.log_outcome(request, outcome)
     }
 }
 

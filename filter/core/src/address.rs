@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 /// `ip:port` as Envoy writes it, without an allocation.
 #[derive(Debug, Clone, Copy)]
-pub struct Text {
+pub struct AddressText {
     bytes: [u8; Self::MAX],
     len: usize,
 }
@@ -13,9 +13,9 @@ pub struct Text {
 /// Writes `ip:port`. IPv4 bypasses the standard library: its code is large and, used once per request, not in the CPU's
 /// caches, as measurements showed.
 #[must_use]
-pub fn text(host: SocketAddr) -> Text {
-    let mut text = Text {
-        bytes: [0; Text::MAX],
+pub fn text(host: SocketAddr) -> AddressText {
+    let mut text = AddressText {
+        bytes: [0; AddressText::MAX],
         len: 0,
     };
     let SocketAddr::V4(host) = host else {
@@ -32,7 +32,7 @@ pub fn text(host: SocketAddr) -> Text {
     text
 }
 
-impl Text {
+impl AddressText {
     /// Bytes of the longest address, with its zone.
     const MAX: usize = "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff%4294967295]:65535".len();
 
@@ -67,7 +67,7 @@ impl Text {
     }
 }
 
-impl fmt::Write for Text {
+impl fmt::Write for AddressText {
     fn write_str(&mut self, part: &str) -> fmt::Result {
         self.push(part);
         Ok(())

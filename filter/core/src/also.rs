@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-use crate::bound_policy::{BoundPolicy, Former};
-use crate::carrier::cookie_field::{self, Verdict, unquoted};
-use crate::carrier::cookie_name::Whose;
+use crate::bound_policy::{BoundPolicy, FormerCarrier};
+use crate::carrier::cookie_field::{self, CookieEdit, unquoted};
+use crate::carrier::cookie_name::CookieOwner;
 use crate::carrier::{header, query};
-use crate::config::{Further, Place};
-use crate::newest::{Found, UnderName};
+use crate::config::{CarrierKind, FurtherCarrier};
+use crate::newest_token::{FormerCookieName, TokenOrigin};
 use crate::plan::HeaderEdit;
-use crate::redirect::Tokens;
+use crate::redirect::TokenList;
 use crate::request_tokens::{RequestTokens, edit};
 use crate::time::Timestamp;
 use crate::token;
@@ -17,18 +17,18 @@ use crate::view::{RequestView, ViewError};
 
 const PATH: &str = ":path";
 
-impl Further {
+impl FurtherCarrier {
     fn header(&self) -> &str {
         match self.place {
-            Place::Cookie => "cookie",
-            Place::Header => &self.name,
-            Place::Query => PATH,
+            CarrierKind::Cookie => "cookie",
+            CarrierKind::Header => &self.name,
+            CarrierKind::Query => PATH,
         }
     }
 
     /// Whether its tokens are lost by an internal redirect, which gives the request another path.
     fn is_lost_by_redirect(&self) -> bool {
-        !self.forward || self.place == Place::Query
+        !self.forward || self.place == CarrierKind::Query
     }
 
     /// The rest of the header without this carrier, if it is there. `found` gets each value and its place. A value that
@@ -36,32 +36,34 @@ impl Further {
     fn without(
         &self,
         field: &[u8],
-        former: Option<&Former>,
-        mut found: impl FnMut(&[u8], Option<Found>),
+        former: Option<&FormerCarrier>,
+        mut found: impl FnMut(&[u8], Option<TokenOrigin>),
     ) -> Option<Vec<u8>> {
         let is_taken = |value: &[u8]| former.is_none() || token::is_token(value);
-        let place = former.map_or(Found::Further, |former| Found::Former(former.at, UnderName::Plain));
+        let place = former.map_or(TokenOrigin::Further, |former| {
+            TokenOrigin::Former(former.at, FormerCookieName::Plain)
+        });
         match self.place {
-            Place::Cookie => cookie_field::edit(field, |name, value| {
+            CarrierKind::Cookie => cookie_field::edit(field, |name, value| {
                 let value = unquoted(value);
-                let place = match former.map(|former| (former.at, former.names.whose(name))) {
+                let place = match former.map(|former| (former.at, former.names.owner_of(name))) {
                     None if name == self.name.as_bytes() => Some(place),
-                    None | Some((_, Whose::Other)) => return Verdict::Keep,
-                    Some((_, Whose::Current)) => Some(place),
-                    Some((at, Whose::Former)) => Some(Found::Former(at, UnderName::OfScope)),
-                    Some((_, Whose::OtherScope)) => None,
+                    None | Some((_, CookieOwner::Other)) => return CookieEdit::Keep,
+                    Some((_, CookieOwner::Current)) => Some(place),
+                    Some((at, CookieOwner::Former)) => Some(TokenOrigin::Former(at, FormerCookieName::OfScope)),
+                    Some((_, CookieOwner::OtherScope)) => None,
                 };
                 if !is_taken(value) {
-                    return Verdict::Keep;
+                    return CookieEdit::Keep;
                 }
                 found(value, place);
-                Verdict::Remove
+                CookieEdit::Remove
             }),
-            Place::Header => header::values(field).all(is_taken).then(|| {
+            CarrierKind::Header => header::values(field).all(is_taken).then(|| {
                 header::values(field).for_each(|value| found(value, Some(place)));
                 Vec::new()
             }),
-            Place::Query => {
+            CarrierKind::Query => {
                 let mut values = Vec::new();
                 let rest = query::without(field, &self.name, |value| values.push(value.to_vec()))?;
                 if !values.iter().all(|value| is_taken(value)) {
@@ -80,11 +82,11 @@ impl Further {
 impl BoundPolicy {
     pub(crate) fn read_further<'a>(
         &'a self,
-        (further, former): (&'a Further, Option<&Former>),
+        (further, former): (&'a FurtherCarrier, Option<&FormerCarrier>),
         tokens: &mut RequestTokens<'a>,
         request: &impl RequestView,
         now: Timestamp,
-        taken: &mut Tokens,
+        taken: &mut TokenList,
     ) -> Result<(), ViewError> {
         let header = further.header();
         let field = match tokens.edited(header) {

@@ -2,7 +2,7 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::ops::Range;
 
-use crate::carrier::set_cookie::Said;
+use crate::carrier::set_cookie::CookieChange;
 use crate::carrier::{prefix, set_cookie};
 use crate::config::Carrier;
 use crate::plan::HeaderEdit;
@@ -22,7 +22,7 @@ pub(crate) struct SetCookies<'r, R> {
 }
 
 impl<'r, R: ResponseView> SetCookies<'r, R> {
-    pub(crate) fn of(response: &'r R) -> Self {
+    pub(crate) fn new(response: &'r R) -> Self {
         Self {
             response,
             fields: OnceCell::new(),
@@ -33,17 +33,17 @@ impl<'r, R: ResponseView> SetCookies<'r, R> {
         self.response
     }
 
-    pub(crate) fn say(
+    pub(crate) fn cookie_change(
         &self,
         name: &str,
         now: impl Fn() -> Result<Timestamp, ViewError>,
-    ) -> Result<Option<Said>, ViewError> {
+    ) -> Result<Option<CookieChange>, ViewError> {
         let fields = self.fields()?;
         // The time may cost a host call.
         if !fields.iter().any(|field| set_cookie::value_of(field, name).is_some()) {
             return Ok(None);
         }
-        Ok(set_cookie::said(fields.iter().map(|field| &**field), name, now()?))
+        Ok(set_cookie::change_of(fields.iter().map(|field| &**field), name, now()?))
     }
 
     fn fields(&self) -> Result<&[Cow<'r, [u8]>], ViewError> {

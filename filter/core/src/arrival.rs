@@ -5,7 +5,7 @@ use crate::address;
 use crate::envoy::VIA_UPSTREAM;
 use crate::outcome::{RequestOutcome, ResponseOutcome};
 use crate::route_session::Split;
-use crate::token::{Destination, Refusal};
+use crate::token::{DestinationId, TokenRefusal};
 use crate::view::{RequestView, ResponseView, ViewError};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,14 +21,14 @@ pub(crate) enum Arrival {
 pub(crate) fn arrival(
     split: Option<Split>,
     strict: bool,
-    destination: Destination,
+    destination: DestinationId,
     request: &mut impl RequestView,
 ) -> Result<Arrival, ViewError> {
     let cluster = match split {
         Some(Split::Routes) => request.reroute(destination)?,
         Some(Split::Specifier) => {
             let cluster = request.cluster_name()?;
-            if cluster.is_some_and(|cluster| Destination::of_cluster(&cluster) == destination) {
+            if cluster.is_some_and(|cluster| DestinationId::of_cluster(&cluster) == destination) {
                 // The weights have chosen it.
                 return Ok(Arrival::There);
             }
@@ -40,17 +40,17 @@ pub(crate) fn arrival(
     };
     Ok(match cluster {
         None => Arrival::Unknown,
-        Some(cluster) if Destination::of_cluster(&cluster) == destination => Arrival::There,
+        Some(cluster) if DestinationId::of_cluster(&cluster) == destination => Arrival::There,
         Some(_) => Arrival::Elsewhere,
     })
 }
 
-pub(crate) fn settled(destination: Destination, response: &impl ResponseView) -> Result<RequestOutcome, ViewError> {
+pub(crate) fn settled(destination: DestinationId, response: &impl ResponseView) -> Result<RequestOutcome, ViewError> {
     let cluster = response.cluster_name()?.unwrap_or_default();
-    Ok(if Destination::of_cluster(&cluster) == destination {
+    Ok(if DestinationId::of_cluster(&cluster) == destination {
         RequestOutcome::Steered
     } else {
-        RequestOutcome::Refused(Refusal::UnknownDestination)
+        RequestOutcome::Refused(TokenRefusal::UnknownDestination)
     })
 }
 

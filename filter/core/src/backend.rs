@@ -1,13 +1,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::token::Destination;
+use crate::token::DestinationId;
 
 /// A backend and an idle bound. Its sessions with other bounds are counted separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Backend {
     /// The cluster.
-    pub destination: Destination,
+    pub destination: DestinationId,
     /// The host of the cluster.
     pub host: SocketAddr,
     /// Whole seconds after the last request until a session is over.
@@ -17,14 +17,14 @@ pub struct Backend {
 impl Backend {
     /// All backends that are not counted separately.
     pub const OTHERS: Self = Self {
-        destination: Destination([0; 4]),
+        destination: DestinationId([0; 4]),
         host: SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0),
         live_for: 0,
     };
 
     /// A backend with this idle bound, rounded up to seconds.
     #[must_use]
-    pub fn new(destination: Destination, host: SocketAddr, live_for: Duration) -> Self {
+    pub fn new(destination: DestinationId, host: SocketAddr, live_for: Duration) -> Self {
         Self {
             destination,
             host,

@@ -23,21 +23,21 @@ const PLACES: usize = 512;
 /// Policies by `<policy>/<scope>`.
 #[derive(Debug)]
 pub(crate) struct BoundPolicies {
-    parts: Box<[RwLock<Part>]>,
+    parts: Box<[RwLock<PolicyShard>]>,
     /// One hash finds the part, and the place in it.
     hasher: FixedState,
 }
 
 #[derive(Debug, Default)]
-struct Part {
-    kept: HashTable<Kept>,
+struct PolicyShard {
+    kept: HashTable<ShardEntry>,
     /// The names in `kept`; once full, the ring that `hand` goes round.
     names: Vec<Arc<[u8]>>,
     hand: usize,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct ShardEntry {
     name: Arc<[u8]>,
     bound_policy: Arc<BoundPolicy>,
     /// Whether it was used since the hand passed.
@@ -62,7 +62,7 @@ impl BoundPolicies {
     }
 
     /// Returns the policy that is kept: another worker may have bound it.
-    pub(crate) fn keep(&self, name: &[u8], fresh: Arc<BoundPolicy>) -> Arc<BoundPolicy> {
+    pub(crate) fn insert(&self, name: &[u8], fresh: Arc<BoundPolicy>) -> Arc<BoundPolicy> {
         let hash = self.hasher.hash_one(name);
         if let Some(part) = self.part(hash) {
             let mut part = part.write().unwrap_or_else(PoisonError::into_inner);
@@ -74,14 +74,14 @@ impl BoundPolicies {
         fresh
     }
 
-    fn part(&self, hash: u64) -> Option<&RwLock<Part>> {
+    fn part(&self, hash: u64) -> Option<&RwLock<PolicyShard>> {
         // The part's own table uses the lowest and the highest bits.
         self.parts.get((hash >> 32) as usize % PARTS)
     }
 }
 
-impl Part {
-    fn find(&self, hash: u64, name: &[u8]) -> Option<&Kept> {
+impl PolicyShard {
+    fn find(&self, hash: u64, name: &[u8]) -> Option<&ShardEntry> {
         self.kept.find(hash, |kept| *kept.name == *name)
     }
 
@@ -100,7 +100,7 @@ impl Part {
         } else {
             self.make_room_for(&name, &hash);
         }
-        let kept = Kept {
+        let kept = ShardEntry {
             name,
             bound_policy,
             used: AtomicBool::new(false),

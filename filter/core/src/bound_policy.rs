@@ -5,20 +5,20 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::carrier::cookie_name::CookieNames;
-use crate::census::{Backend, Identity, Seen};
-use crate::config::{Carrier, Fences, Hosts, IdleBound, Place, Policy, Rebalance, Source};
+use crate::census::{Backend, ObservedSession, SessionIdentity};
+use crate::config::{Carrier, CarrierKind, Fences, HostsByCluster, IdleBound, Policy, RebalanceRule, Source};
 use crate::keyring::{Keyring, MADE, wipe_stack};
-use crate::newest::{Found, Honoured, Newest, NotHonoured, UnderName};
+use crate::newest_token::{AcceptedToken, FormerCookieName, NewestToken, NoAcceptedToken, TokenOrigin};
 use crate::outcome::RequestOutcome;
 use crate::source::ScopeId;
 use crate::time::Timestamp;
-use crate::token::{Claims, Opened, Realm, Refusal, TokenMemory, Unverified};
+use crate::token::{Claims, OpenedToken, Realm, TokenMemory, TokenRefusal, UnverifiedToken};
 
 #[derive(Debug)]
-pub(crate) struct Limits {
+pub(crate) struct PolicyContext {
     pub(crate) clock_skew: Duration,
     pub(crate) fences: Fences,
-    pub(crate) hosts: Hosts,
+    pub(crate) hosts: HostsByCluster,
     /// Whether sessions are counted.
     pub(crate) counts: bool,
     /// Unset if every token is verified each time.
@@ -31,19 +31,19 @@ pub(crate) struct BoundPolicy {
     /// `None` without tokens.
     pub(crate) realm: Option<Realm>,
     /// Further carriers that were the policy's own, in their order.
-    former: Vec<Former>,
+    former: Vec<FormerCarrier>,
     /// `None` with tokens.
     scope: Option<ScopeId>,
     /// The namespace of a scope `<kind>/<namespace>/…`.
     namespace: Option<Box<str>>,
     /// `None` unless the carrier is the filter's own cookie.
     pub(crate) cookie_names: Option<CookieNames>,
-    pub(crate) limits: Arc<Limits>,
+    pub(crate) limits: Arc<PolicyContext>,
 }
 
 /// A further carrier that was the policy's own.
 #[derive(Debug)]
-pub(crate) struct Former {
+pub(crate) struct FormerCarrier {
     /// Its index among the further carriers.
     pub(crate) at: usize,
     realm: Realm,
@@ -56,7 +56,7 @@ impl BoundPolicy {
         keyring: Option<&Keyring>,
         policy: &Arc<Policy>,
         scope: &[u8],
-        limits: &Arc<Limits>,
+        limits: &Arc<PolicyContext>,
     ) -> Arc<Self> {
         let made = Self::make(keyring, policy, scope, limits);
         wipe_stack::<MADE>();
@@ -65,7 +65,7 @@ impl BoundPolicy {
 
     /// Its own function, so that the MACs that it leaves behind are below its caller's frame.
     #[inline(never)]
-    fn make(keyring: Option<&Keyring>, policy: &Arc<Policy>, scope: &[u8], limits: &Arc<Limits>) -> Arc<Self> {
+    fn make(keyring: Option<&Keyring>, policy: &Arc<Policy>, scope: &[u8], limits: &Arc<PolicyContext>) -> Arc<Self> {
         let carrier = &policy.carrier;
         let cookie_names = match carrier {
             Carrier::Cookie { name, per_scope, .. } => Some(CookieNames::new(name, scope, *per_scope)),
@@ -75,7 +75,7 @@ impl BoundPolicy {
         // A growing vector would leave copies of its MACs behind.
         let mut formers = Vec::with_capacity(former.clone().count());
         formers.extend(former.filter_map(|(at, further)| {
-            Some(Former {
+            Some(FormerCarrier {
                 at,
                 realm: Realm::new(keyring?, scope, further.mode(), &further.name),
                 names: CookieNames::new(&further.name, scope, false),
@@ -95,29 +95,29 @@ impl BoundPolicy {
         })
     }
 
-    pub(crate) fn examine(&self, token: &[u8], found: Found, now: Timestamp, newest: &mut Newest) {
+    pub(crate) fn examine(&self, token: &[u8], found: TokenOrigin, now: Timestamp, newest: &mut NewestToken) {
         newest.add(|| {
             let opened = self.honoured(token, found, now);
             // Tokens of other scopes are among these, so a refusal says nothing.
-            let is_told = !matches!(found, Found::BeforeRedirect | Found::Former(..));
-            opened.map_err(|why| if is_told { why } else { NotHonoured::NO_TOKEN })
+            let is_told = !matches!(found, TokenOrigin::BeforeRedirect | TokenOrigin::Former(..));
+            opened.map_err(|why| if is_told { why } else { NoAcceptedToken::NO_TOKEN })
         });
     }
 
-    fn honoured(&self, token: &[u8], found: Found, now: Timestamp) -> Result<Honoured, NotHonoured> {
-        let refused = |refusal, key| NotHonoured {
+    fn honoured(&self, token: &[u8], found: TokenOrigin, now: Timestamp) -> Result<AcceptedToken, NoAcceptedToken> {
+        let refused = |refusal, key| NoAcceptedToken {
             outcome: RequestOutcome::Refused(refusal),
             key,
         };
         let realm = match found {
-            Found::Former(at, _) => self.former(at).map(|former| &former.realm),
+            TokenOrigin::Former(at, _) => self.former(at).map(|former| &former.realm),
             _ => self.realm.as_ref(),
         };
         let Some(realm) = realm else {
-            return Err(NotHonoured::NO_TOKEN);
+            return Err(NoAcceptedToken::NO_TOKEN);
         };
         let (opened, found) = match self.open(realm, token) {
-            Err(refusal) if found == Found::BeforeRedirect => self.open_former(refusal, token),
+            Err(refusal) if found == TokenOrigin::BeforeRedirect => self.open_former(refusal, token),
             opened => (opened, found),
         };
         match opened {
@@ -125,14 +125,14 @@ impl BoundPolicy {
                 .check(opened, found, now)
                 .map_err(|refusal| refused(refusal, Some(opened.key))),
             Err(refusal) => {
-                let is_revoked = refusal == Refusal::RevokedKey;
-                let named = is_revoked.then(|| Unverified::parse(token).ok()).flatten();
+                let is_revoked = refusal == TokenRefusal::RevokedKey;
+                let named = is_revoked.then(|| UnverifiedToken::parse(token).ok()).flatten();
                 Err(refused(refusal, named.map(|token| token.key_id)))
             }
         }
     }
 
-    fn open(&self, realm: &Realm, token: &[u8]) -> Result<Opened, Refusal> {
+    fn open(&self, realm: &Realm, token: &[u8]) -> Result<OpenedToken, TokenRefusal> {
         match self.limits.tokens.get() {
             Some(memory) => memory.open(realm, token),
             None => realm.open(token),
@@ -140,28 +140,28 @@ impl BoundPolicy {
     }
 
     /// A token taken out of a request may have been in any carrier.
-    fn open_former(&self, refusal: Refusal, token: &[u8]) -> (Result<Opened, Refusal>, Found) {
+    fn open_former(&self, refusal: TokenRefusal, token: &[u8]) -> (Result<OpenedToken, TokenRefusal>, TokenOrigin) {
         let mut formers = self.former.iter();
         let opened = formers.find_map(|former| Some((self.open(&former.realm, token).ok()?, former.at)));
         match opened {
-            Some((opened, at)) => (Ok(opened), Found::Former(at, UnderName::Plain)),
-            None => (Err(refusal), Found::BeforeRedirect),
+            Some((opened, at)) => (Ok(opened), TokenOrigin::Former(at, FormerCookieName::Plain)),
+            None => (Err(refusal), TokenOrigin::BeforeRedirect),
         }
     }
 
-    pub(crate) fn former(&self, at: usize) -> Option<&Former> {
+    pub(crate) fn former(&self, at: usize) -> Option<&FormerCarrier> {
         self.former.iter().find(|former| former.at == at)
     }
 
-    fn check(&self, opened: Opened, found: Found, now: Timestamp) -> Result<Honoured, Refusal> {
-        let Opened {
+    fn check(&self, opened: OpenedToken, found: TokenOrigin, now: Timestamp) -> Result<AcceptedToken, TokenRefusal> {
+        let OpenedToken {
             claims,
             nonce,
             key,
             key_retiring,
         } = opened;
         if self.is_expired(&claims, now) {
-            return Err(Refusal::Expired);
+            return Err(TokenRefusal::Expired);
         }
         let idle = now.since(claims.last_seen);
         let (too_idle, lagging) = match self.policy.idle_bound {
@@ -169,21 +169,21 @@ impl BoundPolicy {
             Some(IdleBound { bound, lag }) => (idle > bound + lag && idle > bound + self.former_lag(now), idle > lag),
         };
         if too_idle {
-            return Err(Refusal::Idle);
+            return Err(TokenRefusal::Idle);
         }
         let horizon = now.after(self.limits.clock_skew);
         if claims.issued_at > horizon || claims.last_seen > horizon {
-            return Err(Refusal::FromTheFuture);
+            return Err(TokenRefusal::FromTheFuture);
         }
         if self.is_fenced(&claims) {
-            return Err(Refusal::Fenced);
+            return Err(TokenRefusal::Fenced);
         }
-        Ok(Honoured {
+        Ok(AcceptedToken {
             claims,
             nonce,
             key,
             renew: lagging || key_retiring || claims.is_moving(),
-            found,
+            origin: found,
         })
     }
 
@@ -210,8 +210,8 @@ impl BoundPolicy {
     }
 
     /// The session as it is counted; `None` if sessions are not.
-    pub(crate) fn seen(&self, claims: &Claims, session: Identity, at: Timestamp) -> Option<Seen> {
-        self.limits.counts.then(|| Seen {
+    pub(crate) fn observed(&self, claims: &Claims, session: SessionIdentity, at: Timestamp) -> Option<ObservedSession> {
+        self.limits.counts.then(|| ObservedSession {
             backend: self.backend(claims),
             session,
             began: claims.issued_at,
@@ -221,7 +221,7 @@ impl BoundPolicy {
 
     /// Whether a session may restart on another backend. A moving one has not arrived yet.
     pub(crate) fn is_long_unused(&self, claims: &Claims, now: Timestamp) -> bool {
-        let Some(Rebalance { unseen }) = self.policy.rebalance else {
+        let Some(RebalanceRule { unseen }) = self.policy.rebalance else {
             return false;
         };
         self.limits.counts && now.since(claims.last_seen) >= unseen + self.former_lag(now) && !claims.is_moving()
@@ -243,31 +243,31 @@ impl BoundPolicy {
     }
 
     /// The token's cookie, if it is a former one.
-    pub(crate) fn former_cookie(&self, found: Found) -> Option<&str> {
+    pub(crate) fn former_cookie(&self, found: TokenOrigin) -> Option<&str> {
         match found {
-            Found::UnderFormerName => Some(self.cookie_names.as_ref()?.former()),
-            Found::Former(at, name) => {
-                let is_cookie = self.policy.also.get(at)?.place == Place::Cookie;
+            TokenOrigin::UnderFormerName => Some(self.cookie_names.as_ref()?.former()),
+            TokenOrigin::Former(at, name) => {
+                let is_cookie = self.policy.also.get(at)?.place == CarrierKind::Cookie;
                 let names = &self.former(at).filter(|_| is_cookie)?.names;
                 Some(match name {
-                    UnderName::Plain => names.current(),
-                    UnderName::OfScope => names.former(),
+                    FormerCookieName::Plain => names.current(),
+                    FormerCookieName::OfScope => names.former(),
                 })
             }
-            Found::Own | Found::Further | Found::BeforeRedirect => None,
+            TokenOrigin::Own | TokenOrigin::Further | TokenOrigin::BeforeRedirect => None,
         }
     }
 
     /// Why an entry's session is over. This process set its time, so it is in the future only after a clock was set
     /// back.
-    pub(crate) fn refuses_entry(&self, claims: &Claims, timeout: Duration, now: Timestamp) -> Option<Refusal> {
+    pub(crate) fn refuses_entry(&self, claims: &Claims, timeout: Duration, now: Timestamp) -> Option<TokenRefusal> {
         if self.is_expired(claims, now) {
-            return Some(Refusal::Expired);
+            return Some(TokenRefusal::Expired);
         }
         if now.since(claims.last_seen) >= timeout {
-            return Some(Refusal::Idle);
+            return Some(TokenRefusal::Idle);
         }
-        self.is_fenced(claims).then_some(Refusal::Fenced)
+        self.is_fenced(claims).then_some(TokenRefusal::Fenced)
     }
 }
 

@@ -3,12 +3,13 @@
 //! A session lives for its policy's idle bound after its last answer. Only a few bits of a hash of its nonce are kept,
 //! in a [`Sketch`]: no token, cookie or address. Sketches of several Envoys merge, so a session counts once.
 //!
-//! The core makes [`Seen`] and [`Left`], and an adapter passes them to its [`Census`]. See design/sessions-counted.md.
+//! The core makes [`ObservedSession`] and [`SessionDeparture`], and an adapter passes them to its [`Census`]. See
+//! design/sessions-counted.md.
 
-mod budgets;
+mod backend_tally;
 pub mod report;
+mod restart_budgets;
 mod sketch;
-mod tally;
 mod window;
 
 use std::collections::HashMap;
@@ -20,23 +21,23 @@ use std::time::Duration;
 
 pub use crate::backend::Backend;
 use crate::outcome::RequestOutcome;
-use crate::source::Key;
+use crate::source::EntryKey;
 use crate::time::Timestamp;
-use crate::token::{Destination, Refusal};
-use budgets::Budgets;
-pub use budgets::LIFE as BUDGET_LIFE;
-use report::{Report, Restart, SILENCE, TRIES};
+use crate::token::{DestinationId, TokenRefusal};
+use backend_tally::BackendTally;
+use report::{Report, RestartReport, SILENCE, TRIES};
+pub use restart_budgets::LIFE as BUDGET_LIFE;
+use restart_budgets::RestartBudgets;
 pub use sketch::Sketch;
-use tally::Tally;
 pub use window::{SUB_WINDOWS, is_alive, sub_window};
 
 /// A backend answered a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
+pub struct ObservedSession {
     /// The backend.
     pub backend: Backend,
     /// The session.
-    pub session: Identity,
+    pub session: SessionIdentity,
     /// When it started on this backend.
     pub began: Timestamp,
     /// When its token was renewed, or the request came.
@@ -45,16 +46,16 @@ pub struct Seen {
 
 /// What tells a session from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Identity {
+pub enum SessionIdentity {
     /// The nonce of its token, which all Envoys know.
     Token([u8; 4]),
     /// Its place in this Envoy's table.
-    Client(Key),
+    Client(EntryKey),
 }
 
 /// A session left its backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
+pub enum SessionDeparture {
     /// Its backend did not answer.
     Backend(Backend),
     /// It restarted to even out the load; when it was last seen here.
@@ -62,7 +63,7 @@ pub enum Left {
     /// The same, but another host answered than this one, to which it was sent, at this time.
     Astray(Backend, Timestamp, SocketAddr, Timestamp),
     /// Its token was refused.
-    Refused(Refusal),
+    Refused(TokenRefusal),
     /// The application moved it.
     Moved,
 }
@@ -77,23 +78,23 @@ const UNCERTAIN: Duration = Duration::from_secs(10);
 /// The sessions of an Envoy by backend, shared by all workers.
 #[derive(Debug)]
 pub struct Census {
-    parts: [Mutex<HashMap<Backend, Tally>>; PARTS],
+    parts: [Mutex<HashMap<Backend, BackendTally>>; PARTS],
     backends: AtomicUsize,
     max_backends: AtomicUsize,
-    restarts: Mutex<Vec<Restart>>,
+    restarts: Mutex<Vec<RestartReport>>,
     /// Whether a merged census has more to report.
     more: AtomicBool,
-    sent: Mutex<Sent>,
+    sent: Mutex<SentReport>,
     /// The controller's memory and process that answered last.
     answered: Mutex<Option<(u64, u64)>>,
-    budgets: Mutex<Budgets>,
+    budgets: Mutex<RestartBudgets>,
     /// For addresses. Random for each process, so that no hash gives one away.
     seed: [u8; 16],
     by_backend: RandomState,
 }
 
 #[derive(Debug, Default)]
-struct Sent {
+struct SentReport {
     number: u64,
     /// The last report while it has no answer, and how often it was sent.
     unanswered: Option<(Arc<Report>, u32)>,
@@ -126,29 +127,29 @@ impl Census {
     }
 
     /// Counts a session that a backend answered.
-    pub fn see(&self, seen: &Seen) {
+    pub fn record(&self, seen: &ObservedSession) {
         let session = match seen.session {
-            Identity::Token(nonce) => tally::spread(u64::from(u32::from_be_bytes(nonce))),
-            Identity::Client(key) => tally::keyed(&self.seed, &key.bytes()),
+            SessionIdentity::Token(nonce) => backend_tally::spread(u64::from(u32::from_be_bytes(nonce))),
+            SessionIdentity::Client(key) => backend_tally::keyed(&self.seed, &key.bytes()),
         };
-        self.tally(seen.backend, |tally| tally.see(session, seen.began, seen.at));
+        self.tally(seen.backend, |tally| tally.record(session, seen.began, seen.at));
     }
 
     /// Counts a session that left its backend.
-    pub fn leave(&self, left: Left) {
+    pub fn record_departure(&self, left: SessionDeparture) {
         match left {
-            Left::Backend(backend) => self.tally(backend, Tally::leave),
-            Left::Rebalanced(backend, last_seen) => self.tally(backend, |tally| tally.rebalance(last_seen)),
-            Left::Astray(backend, last_seen, host, at) => {
+            SessionDeparture::Backend(backend) => self.tally(backend, BackendTally::record_departure),
+            SessionDeparture::Rebalanced(backend, last_seen) => self.tally(backend, |tally| tally.rebalance(last_seen)),
+            SessionDeparture::Astray(backend, last_seen, host, at) => {
                 self.tally(backend, |tally| tally.rebalance(last_seen));
                 locked(&self.budgets).missed.add(backend.destination, host, at);
             }
-            Left::Refused(refusal) => self.restart(RequestOutcome::Refused(refusal).word(), 1),
-            Left::Moved => self.restart("moved", 1),
+            SessionDeparture::Refused(refusal) => self.restart(RequestOutcome::Refused(refusal).as_str(), 1),
+            SessionDeparture::Moved => self.restart("moved", 1),
         }
     }
 
-    fn tally(&self, backend: Backend, change: impl FnOnce(&mut Tally)) {
+    fn tally(&self, backend: Backend, change: impl FnOnce(&mut BackendTally)) {
         let mut part = self.part(&backend);
         if let Some(tally) = part.get_mut(&backend) {
             return change(tally);
@@ -156,7 +157,10 @@ impl Census {
         let has_room = self.backends.load(Ordering::Relaxed) < self.max_backends.load(Ordering::Relaxed);
         if has_room && !backend.is_others() {
             self.backends.fetch_add(1, Ordering::Relaxed);
-            return change(part.entry(backend).or_insert_with(|| Tally::new(backend.live_for)));
+            return change(
+                part.entry(backend)
+                    .or_insert_with(|| BackendTally::new(backend.live_for)),
+            );
         }
         drop(part);
         // One for each idle bound, of which there are few.
@@ -167,11 +171,11 @@ impl Census {
         change(
             self.part(&others)
                 .entry(others)
-                .or_insert_with(|| Tally::new(others.live_for)),
+                .or_insert_with(|| BackendTally::new(others.live_for)),
         );
     }
 
-    fn part(&self, backend: &Backend) -> MutexGuard<'_, HashMap<Backend, Tally>> {
+    fn part(&self, backend: &Backend) -> MutexGuard<'_, HashMap<Backend, BackendTally>> {
         #[expect(clippy::cast_possible_truncation, reason = "any bits will do")]
         let place = self.by_backend.hash_one(backend) as usize % PARTS;
         // A panic cannot leave half a change that matters.
@@ -183,7 +187,7 @@ impl Census {
         let mut restarts = locked(&self.restarts);
         match restarts.iter_mut().find(|restart| restart.reason == reason) {
             Some(restart) => restart.sessions += sessions,
-            None => restarts.push(Restart {
+            None => restarts.push(RestartReport {
                 reason: reason.to_owned(),
                 sessions,
             }),
@@ -203,7 +207,7 @@ impl Census {
             locked(part).retain(|backend, tally| {
                 tally.not_after(now);
                 if tally.is_changed() {
-                    changed.push((tally.told(), *backend));
+                    changed.push((tally.reported_at(), *backend));
                 }
                 let stays = tally.is_alive(now) || tally.is_changed();
                 if !stays && !backend.is_others() {
@@ -230,29 +234,30 @@ impl Census {
             return None;
         }
         // The report's receiver gets back what is left of the budgets.
-        locked(&self.budgets).give(&[], now);
+        locked(&self.budgets).replace(&[], now);
         Some(report)
     }
 
     /// Takes one session from the backend's budget. Returns its new host.
-    pub fn may_leave(&self, backend: &Backend, now: Timestamp) -> Option<SocketAddr> {
-        locked(&self.budgets).take(backend, now)
+    pub fn consume_budget(&self, backend: &Backend, now: Timestamp) -> Option<SocketAddr> {
+        locked(&self.budgets).consume(backend, now)
     }
 
     /// Whether a host did not answer a session a moment ago.
-    pub fn has_missed(&self, destination: Destination, host: SocketAddr, now: Timestamp) -> bool {
+    pub fn has_missed(&self, destination: DestinationId, host: SocketAddr, now: Timestamp) -> bool {
         locked(&self.budgets).missed.has(destination, host, now)
     }
 
     /// The report to send now: the unanswered one, else the changes, else a sign of life after [`SILENCE`] intervals.
-    /// `None` while one is under way. Call it once in an interval, then [`arrived`](Self::arrived),
-    /// [`failed`](Self::failed) or [`unsent`](Self::unsent). `idle`: intervals without a report.
+    /// `None` while one is under way. Call it once in an interval, then [`receive`](Self::receive),
+    /// [`report_failed`](Self::report_failed) or [`report_unsent`](Self::report_unsent). `idle`: intervals without a
+    /// report.
     pub fn next_report(&self, node_cluster: &str, idle: &mut u32, now: Timestamp) -> Option<Arc<Report>> {
         if locked(&self.sent).in_flight {
             return None;
         }
         *idle += 1;
-        if let Some(report) = self.unanswered() {
+        if let Some(report) = self.pending_report() {
             *idle = 0;
             return Some(report);
         }
@@ -273,7 +278,7 @@ impl Census {
     }
 
     /// The last report, repeated unchanged: the controller may have counted it.
-    pub fn unanswered(&self) -> Option<Arc<Report>> {
+    pub fn pending_report(&self) -> Option<Arc<Report>> {
         let mut sent = locked(&self.sent);
         if sent.in_flight {
             return None;
@@ -290,12 +295,12 @@ impl Census {
     }
 
     /// Notes that the last report gets no answer.
-    pub fn failed(&self) {
+    pub fn report_failed(&self) {
         locked(&self.sent).in_flight = false;
     }
 
     /// The last report could not be sent. If it never was, the next one includes it.
-    pub fn unsent(&self) {
+    pub fn report_unsent(&self) {
         let mut sent = locked(&self.sent);
         sent.in_flight = false;
         let Some((report, tries)) = sent.unanswered.take() else {
@@ -316,18 +321,18 @@ impl Census {
     }
 
     /// Notes that the controller has answered the last report.
-    pub fn arrived(&self, answer: &report::Answer, now: Timestamp) {
+    pub fn receive(&self, answer: &report::ReportResponse, now: Timestamp) {
         let mut sent = locked(&self.sent);
         sent.unanswered = None;
         sent.in_flight = false;
         drop(sent);
-        self.follow(answer, now);
+        self.apply(answer, now);
     }
 
     /// Follows an answer. Another memory of the controller gets everything again, another process what the previous one
     /// may have lost.
-    pub fn follow(&self, answer: &report::Answer, now: Timestamp) {
-        locked(&self.budgets).give(&answer.sheds, now);
+    pub fn apply(&self, answer: &report::ReportResponse, now: Timestamp) {
+        locked(&self.budgets).replace(&answer.sheds, now);
         let before = locked(&self.answered).replace((answer.memory, answer.process));
         let again = match before {
             Some((memory, _)) if memory != answer.memory => Duration::MAX,
@@ -336,8 +341,10 @@ impl Census {
         };
         for part in &self.parts {
             let mut part = locked(part);
-            let told = part.values_mut().filter(|tally| now.since(tally.told()) <= again);
-            told.for_each(Tally::tell_again);
+            let told = part
+                .values_mut()
+                .filter(|tally| now.since(tally.reported_at()) <= again);
+            told.for_each(BackendTally::report_again);
         }
     }
 

@@ -24,13 +24,14 @@ pub mod schema;
 pub use carrier_rules::session_cookie;
 pub(crate) use compile::{MAX_SCOPE_LEN, compile};
 pub(crate) use compiled::{
-    Begin, Carrier, Compiled, End, Fences, Further, IdleBound, Place, Policy, Rebalance, Route, Sign, Source,
+    ApplicationSign, BeginRule, Carrier, CarrierKind, CompiledConfig, EndRule, Fences, FurtherCarrier, IdleBound,
+    Policy, RebalanceRule, RouteUse, Source,
 };
 pub use fences_ahead::FencesAhead;
 pub use further_rules::MAX_ALSO;
-pub(crate) use hosts::Hosts;
+pub(crate) use hosts::HostsByCluster;
 pub use keyring_document::{KeyDocument, KeyringDocument};
-pub use keys::{Environment, Warning};
+pub use keys::{ConfigWarning, Environment};
 pub(crate) use keys::{in_secret, keyring};
 pub use well_known::warnings;
 

@@ -9,7 +9,7 @@ use crate::{Filter, SessionError};
 /// The proxy's handles of a configuration's counters.
 #[derive(Debug)]
 pub struct Counters<Handle> {
-    /// By [`Session::policy_index`](crate::Session::policy_index).
+    /// By [`RequestSession::policy_index`](crate::RequestSession::policy_index).
     policies: Vec<PolicyCounters<Handle>>,
     /// Empty if the keyring is in a secret, which may change.
     keys: BTreeMap<KeyId, KeyCounters<Handle>>,
@@ -45,15 +45,15 @@ const OF_ALL: [&str; 5] = [
 
 /// The defined counters, for reuse: Envoy keeps another id for each definition of a wasm filter for the VM's life.
 #[derive(Debug)]
-pub struct Defined<Handle>(BTreeMap<String, Arc<[Handle]>>);
+pub struct DefinedCounters<Handle>(BTreeMap<String, Arc<[Handle]>>);
 
-impl<Handle> Default for Defined<Handle> {
+impl<Handle> Default for DefinedCounters<Handle> {
     fn default() -> Self {
         Self(BTreeMap::new())
     }
 }
 
-impl<Handle> Defined<Handle> {
+impl<Handle> DefinedCounters<Handle> {
     /// The counters of these names, which the first name determines.
     fn of<E>(&mut self, names: &[String], define: &impl Fn(&str) -> Result<Handle, E>) -> Result<Arc<[Handle]>, E> {
         if let Some(defined) = names.first().and_then(|first| self.0.get(first)) {
@@ -73,11 +73,11 @@ impl<Handle> Counters<Handle> {
     /// With the first error of `define`.
     pub fn define<E>(
         filter: &Filter,
-        defined: &mut Defined<Handle>,
+        defined: &mut DefinedCounters<Handle>,
         define: impl Fn(&str) -> Result<Handle, E>,
     ) -> Result<Self, E> {
-        let requests = RequestOutcome::all().map(RequestOutcome::word);
-        let responses = ResponseOutcome::COUNTED.into_iter().filter_map(ResponseOutcome::word);
+        let requests = RequestOutcome::all().map(RequestOutcome::as_str);
+        let responses = ResponseOutcome::COUNTED.into_iter().filter_map(ResponseOutcome::as_str);
         let always: Vec<&str> = requests.chain(responses).chain([outcome::NAME_CONFLICTS]).collect();
         let policies = filter.policies().map(|policy| {
             let mut of = |words: &[&str]| {
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     /// With the names that are defined.
-    fn counters(defined: &mut Defined<String>, policies: &Value) -> (Counters<String>, Vec<String>) {
+    fn counters(defined: &mut DefinedCounters<String>, policies: &Value) -> (Counters<String>, Vec<String>) {
         let config = json!({
             "keys": [{"id": 1, "inline": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}],
             "policies": policies,
@@ -201,13 +201,13 @@ mod tests {
     #[test]
     fn each_counter_is_the_one_of_its_name() {
         let policies = json!({"web": {"source": {"entries": 10, "timeout": "1h"}}});
-        let (counters, names) = counters(&mut Defined::default(), &policies);
+        let (counters, names) = counters(&mut DefinedCounters::default(), &policies);
         for outcome in RequestOutcome::all() {
-            let name = format!("limpet.web.{}", outcome.word());
+            let name = format!("limpet.web.{}", outcome.as_str());
             assert_eq!(counters.request(0, outcome), Some(&name));
         }
         for outcome in ResponseOutcome::COUNTED {
-            let name = format!("limpet.web.{}", outcome.word().unwrap());
+            let name = format!("limpet.web.{}", outcome.as_str().unwrap());
             assert_eq!(counters.response(0, outcome), Some(&name));
         }
         assert_eq!(counters.response(0, ResponseOutcome::Unchanged), None);
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn a_counter_is_defined_once_for_all_configurations() {
         let cookie = json!({"cookie": {"name": "session"}});
-        let mut defined = Defined::default();
+        let mut defined = DefinedCounters::default();
         let (_, all) = counters(&mut defined, &json!({"web": cookie}));
         let (again, none) = counters(&mut defined, &json!({"web": cookie}));
         assert_eq!((all.len(), none), (20 + 3 + 5, Vec::<String>::new()));

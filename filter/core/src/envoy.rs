@@ -23,8 +23,8 @@ pub const SPLIT_PREFIX: &str = "@split/";
 /// The same where a [`crate::Specifier`] chooses the cluster.
 pub const SPECIFIER_PREFIX: &str = "@specifier/";
 
-/// The key in dynamic metadata, which clients cannot set, with the session's [`Destination`](crate::token::Destination)
-/// for the cluster specifier.
+/// The key in dynamic metadata, which clients cannot set, with the session's
+/// [`DestinationId`](crate::token::DestinationId) for the cluster specifier.
 pub const DESTINATION_KEY: &str = "destination";
 
 /// The metadata of a route whose sessions belong to its clusters.
@@ -52,7 +52,7 @@ pub const HOST_HEADER: &str = "x-limpet-host";
 /// The same for the `stateful_session` filter with `strict: true`.
 pub const STRICT_HOST_HEADER: &str = "x-limpet-host-strict";
 
-/// The [`Destination`](crate::token::Destination) that routes of a split match on.
+/// The [`DestinationId`](crate::token::DestinationId) that routes of a split match on.
 pub const DESTINATION_HEADER: &str = "x-limpet-destination";
 
 /// Every header between the filter and Envoy.

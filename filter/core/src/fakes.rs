@@ -12,10 +12,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::backend::Backend;
-use crate::redirect::Unanswered;
+use crate::redirect::UnansweredRequests;
 use crate::time::Timestamp;
-use crate::token::Destination;
-use crate::view::{self, Answer, RequestView, ResponseView, ViewError};
+use crate::token::DestinationId;
+use crate::view::{self, RequestView, ResponseView, ViewError, ViewResult};
 
 pub const SESSION: &str = "shop/cart";
 pub const CLUSTER: &str = "backends";
@@ -35,7 +35,7 @@ impl Questions {
         }
     }
 
-    fn answer<'a>(&self, what: &str, answer: Option<&'a Vec<u8>>) -> Answer<'a> {
+    fn answer<'a>(&self, what: &str, answer: Option<&'a Vec<u8>>) -> ViewResult<'a> {
         self.ask(what, answer.map(|answer| Cow::Borrowed(answer.as_slice())))
     }
 
@@ -67,12 +67,12 @@ impl Questions {
     }
 }
 
-type Restart = dyn Fn(&Backend, Timestamp) -> Option<SocketAddr> + Send + Sync;
+type RestartHostFn = dyn Fn(&Backend, Timestamp) -> Option<SocketAddr> + Send + Sync;
 
 #[derive(Clone)]
-struct MayLeave(Arc<Restart>);
+struct RestartHost(Arc<RestartHostFn>);
 
-impl fmt::Debug for MayLeave {
+impl fmt::Debug for RestartHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("MayLeave(..)")
     }
@@ -81,25 +81,25 @@ impl fmt::Debug for MayLeave {
 /// A request as the proxy sees it. Clones share the record of questions.
 #[derive(Debug, Clone)]
 #[must_use]
-pub struct Request {
+pub struct FakeRequest {
     route_session: Option<Vec<u8>>,
     route_name: Option<Vec<u8>>,
     virtual_host: Option<Vec<u8>>,
     cluster: Option<Vec<u8>>,
     cluster_session: Option<Vec<u8>>,
     destinations: Vec<String>,
-    led: Option<Destination>,
+    led: Option<DestinationId>,
     /// After the filter returns.
     rerouted_later: bool,
     client: Option<Vec<u8>>,
     headers: BTreeMap<String, Vec<u8>>,
     other_headers: Option<Vec<u8>>,
-    unanswered: Option<&'static Unanswered>,
-    may_leave: Option<MayLeave>,
+    unanswered: Option<&'static UnansweredRequests>,
+    may_leave: Option<RestartHost>,
     questions: Questions,
 }
 
-impl Request {
+impl FakeRequest {
     /// Plain HTTP, on a route with the metadata [`SESSION`].
     pub fn new() -> Self {
         Self {
@@ -180,7 +180,7 @@ impl Request {
     }
 
     /// Of an adapter that remembers requests without a response here.
-    pub fn remembered(self, unanswered: &'static Unanswered, id: &str) -> Self {
+    pub fn remembered(self, unanswered: &'static UnansweredRequests, id: &str) -> Self {
         Self {
             unanswered: Some(unanswered),
             ..self.header("x-request-id", id)
@@ -189,7 +189,7 @@ impl Request {
 
     pub fn may_leave(self, to: impl Fn(&Backend, Timestamp) -> Option<SocketAddr> + Send + Sync + 'static) -> Self {
         Self {
-            may_leave: Some(MayLeave(Arc::new(to))),
+            may_leave: Some(RestartHost(Arc::new(to))),
             ..self
         }
     }
@@ -244,63 +244,63 @@ impl Request {
     }
 
     #[must_use]
-    pub fn asked(&self) -> Vec<String> {
+    pub fn questions(&self) -> Vec<String> {
         self.questions.asked()
     }
 
     #[must_use]
-    pub fn led(&self) -> Option<Destination> {
+    pub fn led(&self) -> Option<DestinationId> {
         self.led
     }
 
-    fn lead_to(&mut self, destination: Destination) {
+    fn lead_to(&mut self, destination: DestinationId) {
         self.led = Some(destination);
         let of_destination = self
             .destinations
             .iter()
-            .find(|name| Destination::of_cluster(name.as_bytes()) == destination);
+            .find(|name| DestinationId::of_cluster(name.as_bytes()) == destination);
         if let Some(name) = of_destination {
             self.cluster = Some(name.clone().into_bytes());
         }
     }
 }
 
-impl RequestView for Request {
-    fn route_session(&self) -> Answer<'_> {
+impl RequestView for FakeRequest {
+    fn route_session(&self) -> ViewResult<'_> {
         self.questions.answer("route_session", self.route_session.as_ref())
     }
-    fn cluster_session(&self) -> Answer<'_> {
+    fn cluster_session(&self) -> ViewResult<'_> {
         self.questions.answer("cluster_session", self.cluster_session.as_ref())
     }
-    fn route_name(&self) -> Answer<'_> {
+    fn route_name(&self) -> ViewResult<'_> {
         self.questions.answer("route_name", self.route_name.as_ref())
     }
-    fn virtual_host(&self) -> Answer<'_> {
+    fn virtual_host(&self) -> ViewResult<'_> {
         self.questions.answer("virtual_host", self.virtual_host.as_ref())
     }
-    fn cluster_name(&self) -> Answer<'_> {
+    fn cluster_name(&self) -> ViewResult<'_> {
         self.questions.answer("cluster_name", self.cluster.as_ref())
     }
-    fn client_address(&self) -> Answer<'_> {
+    fn client_address(&self) -> ViewResult<'_> {
         self.questions.answer("client_address", self.client.as_ref())
     }
-    fn header(&self, name: &str) -> Answer<'_> {
+    fn header(&self, name: &str) -> ViewResult<'_> {
         let field = self.headers.get(name).or(self.other_headers.as_ref());
         self.questions.answer(name, field)
     }
-    fn choose_again(&mut self, destination: Destination) -> Answer<'_> {
+    fn choose_again(&mut self, destination: DestinationId) -> ViewResult<'_> {
         self.lead_to(destination);
         self.questions.answer("choose_again", self.cluster.as_ref())
     }
-    fn reroute(&mut self, destination: Destination) -> Answer<'_> {
+    fn reroute(&mut self, destination: DestinationId) -> ViewResult<'_> {
         self.lead_to(destination);
         let known = self.cluster.as_ref().filter(|_| !self.rerouted_later);
         self.questions.answer("reroute", known)
     }
-    fn unanswered(&self) -> Option<&'static Unanswered> {
+    fn unanswered(&self) -> Option<&'static UnansweredRequests> {
         self.unanswered
     }
-    fn may_leave(&self, backend: &Backend, now: Timestamp) -> Option<SocketAddr> {
+    fn restart_host(&self, backend: &Backend, now: Timestamp) -> Option<SocketAddr> {
         self.questions.record("may_leave");
         self.may_leave.as_ref()?.0(backend, now)
     }
@@ -309,7 +309,7 @@ impl RequestView for Request {
 /// A response as the proxy sees it.
 #[derive(Debug)]
 #[must_use]
-pub struct Response {
+pub struct FakeResponse {
     other_host: bool,
     details: Option<Vec<u8>>,
     address: Option<Vec<u8>>,
@@ -321,7 +321,7 @@ pub struct Response {
     questions: Questions,
 }
 
-impl Response {
+impl FakeResponse {
     /// The proxy does not know whether this backend is the one that was asked for.
     pub fn by(host: &str) -> Self {
         Self {
@@ -388,7 +388,7 @@ impl Response {
         self.header(":status", &status.to_string())
     }
 
-    pub fn answer(&self, request: &Request) {
+    pub fn answer(&self, request: &FakeRequest) {
         let scheme = request.headers.get(":scheme");
         self.https.set(scheme.is_some_and(|scheme| view::is_https(scheme)));
     }
@@ -409,25 +409,25 @@ impl Response {
     }
 
     #[must_use]
-    pub fn asked(&self) -> Vec<String> {
+    pub fn questions(&self) -> Vec<String> {
         self.questions.asked()
     }
 }
 
-impl ResponseView for Response {
+impl ResponseView for FakeResponse {
     fn maybe_other_host(&self, _strict: bool) -> Result<bool, ViewError> {
         self.questions.ask("maybe_other_host", self.other_host)
     }
-    fn code_details(&self) -> Answer<'_> {
+    fn code_details(&self) -> ViewResult<'_> {
         self.questions.answer("code_details", self.details.as_ref())
     }
-    fn upstream_address(&self) -> Answer<'_> {
+    fn upstream_address(&self) -> ViewResult<'_> {
         self.questions.answer("upstream_address", self.address.as_ref())
     }
-    fn cluster_name(&self) -> Answer<'_> {
+    fn cluster_name(&self) -> ViewResult<'_> {
         self.questions.answer("cluster_name", self.cluster.as_ref())
     }
-    fn cluster_session(&self) -> Answer<'_> {
+    fn cluster_session(&self) -> ViewResult<'_> {
         self.questions.answer("cluster_session", self.cluster_session.as_ref())
     }
     fn fields(&self, name: &str) -> Result<Vec<Cow<'_, [u8]>>, ViewError> {

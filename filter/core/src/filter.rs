@@ -5,13 +5,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::bound_policies::BoundPolicies;
-use crate::bound_policy::{BoundPolicy, Limits};
+use crate::bound_policy::{BoundPolicy, PolicyContext};
 use crate::config::schema::{FilterConfig, ReportSessionsConfig};
-use crate::config::{self, Compiled, ConfigError, Environment, Policy, Route, Warning};
+use crate::config::{self, CompiledConfig, ConfigError, ConfigWarning, Environment, Policy, RouteUse};
 use crate::keyring::{Keyring, wipe_stack};
 use crate::route_session::{RouteSession, RouteSessionError, Split, is_none, scope_of_cluster, without_split};
-use crate::session::Session;
-use crate::source::{Rules, Table};
+use crate::session::RequestSession;
+use crate::source::{SourceRules, SourceTable};
 use crate::token::TokenMemory;
 use crate::view::{RequestView, ViewError};
 
@@ -20,8 +20,8 @@ const DEFAULT_SCOPE: &[u8] = b"default";
 /// A configuration in force.
 #[derive(Debug)]
 pub struct Filter {
-    config: Arc<Compiled>,
-    limits: Arc<Limits>,
+    config: Arc<CompiledConfig>,
+    limits: Arc<PolicyContext>,
     /// `None` until the secret with it arrives.
     keyring: Option<Keyring>,
     /// The default policy, if the configuration gives its scope.
@@ -68,7 +68,7 @@ impl Filter {
     ///
     /// # Errors
     /// If the configuration is invalid, with every problem.
-    pub fn new(config: &FilterConfig, environment: Environment<'_>) -> Result<(Self, Vec<Warning>), ConfigError> {
+    pub fn new(config: &FilterConfig, environment: Environment<'_>) -> Result<(Self, Vec<ConfigWarning>), ConfigError> {
         match (config::keyring(config, environment), config::compile(config)) {
             (Ok((keyring, mut warnings)), Ok(compiled)) => {
                 warnings.extend(config::warnings(config));
@@ -107,8 +107,8 @@ impl Filter {
         filter
     }
 
-    fn keyless(mut config: Compiled) -> Self {
-        let limits = Limits {
+    fn keyless(mut config: CompiledConfig) -> Self {
+        let limits = PolicyContext {
             clock_skew: config.clock_skew,
             fences: std::mem::take(&mut config.fences),
             hosts: std::mem::take(&mut config.hosts),
@@ -129,7 +129,7 @@ impl Filter {
     ///
     /// # Errors
     /// If `json` is not a configuration or is invalid.
-    pub fn from_json(json: &[u8], environment: Environment<'_>) -> Result<(Self, Vec<Warning>), ConfigError> {
+    pub fn from_json(json: &[u8], environment: Environment<'_>) -> Result<(Self, Vec<ConfigWarning>), ConfigError> {
         Self::new(&config::parse(json)?, environment)
     }
 
@@ -139,17 +139,17 @@ impl Filter {
     }
 
     /// Sets the place of tables of sessions by address; by default, memory.
-    pub fn keep_tables(&self, table: impl Fn(&str, &Rules) -> Arc<dyn Table>) {
+    pub fn set_tables(&self, table: impl Fn(&str, &SourceRules) -> Arc<dyn SourceTable>) {
         for policy in self.config.policies.values() {
             if let Some(source) = policy.carrier.source() {
-                source.keep(|| table(&policy.name, &source.rules));
+                source.set_table(|| table(&policy.name, &source.rules));
             }
         }
     }
 
     /// Whether a time this late hardly matters: at most a hundredth of each timeout and of `clockSkew`.
     #[must_use]
-    pub fn bears_late_time(&self, by: Duration) -> bool {
+    pub fn tolerates_late_time(&self, by: Duration) -> bool {
         let times = self.config.policies.values().flat_map(|policy| {
             let idle = policy.idle_bound.map(|idle| idle.bound);
             let table = policy.carrier.source().map(|source| source.rules.timeout);
@@ -195,7 +195,7 @@ impl Filter {
     /// # Errors
     /// If the proxy does not answer, the keyring has not arrived, or the metadata name no policy. The adapter does not
     /// touch the request.
-    pub fn session(&self, request: &impl RequestView) -> Result<Option<Session>, SessionError> {
+    pub fn session(&self, request: &impl RequestView) -> Result<Option<RequestSession>, SessionError> {
         let mut split = None;
         let bound_policy = match request.route_session()? {
             Some(metadata) => {
@@ -214,7 +214,7 @@ impl Filter {
             },
         };
         // In one place, because a session is large.
-        Ok(bound_policy.map(|bound_policy| Session::new(bound_policy, split)))
+        Ok(bound_policy.map(|bound_policy| RequestSession::new(bound_policy, split)))
     }
 
     /// The session that the route's metadata name; `None` if they leave it to a cluster that defines none.
@@ -303,7 +303,7 @@ impl Filter {
             Some(expected) => host.as_deref() == Some(expected.as_bytes()),
             None => true,
         });
-        let Some(Route { used, per_cluster, .. }) = entry else {
+        let Some(RouteUse { used, per_cluster, .. }) = entry else {
             return Ok(None);
         };
         let scope = used.scope.as_ref().map_or(scope_of_route(&name), String::as_bytes);
@@ -331,7 +331,7 @@ impl Filter {
         let name = [policy.name.as_bytes(), b"/", scope].concat();
         match self.bound_policies.get(&name) {
             Some(bound_policy) => Ok(bound_policy),
-            None => Ok(self.bound_policies.keep(&name, self.bind(policy, scope)?)),
+            None => Ok(self.bound_policies.insert(&name, self.bind(policy, scope)?)),
         }
     }
 

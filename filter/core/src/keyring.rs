@@ -48,7 +48,7 @@ impl KeyState {
 
 /// A key as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct KeyEntry {
     /// The id, unique in a keyring.
     pub id: KeyId,
     /// The phase of the key.
@@ -133,9 +133,9 @@ impl Keyring {
     ///
     /// # Errors
     /// If they do not form a keyring.
-    pub fn of(entries: &[Entry]) -> Result<Self, KeyringError> {
+    pub fn from_entries(entries: &[KeyEntry]) -> Result<Self, KeyringError> {
         check_entries(entries)?;
-        let key = |entry: &Entry| Some(Key::new(entry.id, entry.state, entry.secret.as_ref()?));
+        let key = |entry: &KeyEntry| Some(Key::new(entry.id, entry.state, entry.secret.as_ref()?));
         let revoked = entries.iter().filter(|entry| entry.state == KeyState::Revoked);
         Self::checked(
             entries.iter().filter_map(key).collect(),
@@ -181,7 +181,7 @@ impl Keyring {
     }
 }
 
-fn check_entries(entries: &[Entry]) -> Result<(), KeyringError> {
+fn check_entries(entries: &[KeyEntry]) -> Result<(), KeyringError> {
     check(
         entries
             .iter()
@@ -245,15 +245,15 @@ mod tests {
 
     #[test]
     fn a_revoked_key_has_no_secret_and_every_other_has_one() {
-        let entry = |id, state, has_secret: bool| Entry {
+        let entry = |id, state, has_secret: bool| KeyEntry {
             id: KeyId(id),
             state,
             secret: has_secret.then(|| Secret::new([id; 32])),
         };
         let signing = entry(1, KeyState::Signing, true);
-        let ring = Keyring::of(&[entry(3, KeyState::Revoked, false), signing.clone()]).unwrap();
+        let ring = Keyring::from_entries(&[entry(3, KeyState::Revoked, false), signing.clone()]).unwrap();
         assert!(ring.others().is_empty() && ring.revoked().contains(&KeyId(3)));
-        let with = |entry| Keyring::of(&[signing.clone(), entry]).unwrap_err();
+        let with = |entry| Keyring::from_entries(&[signing.clone(), entry]).unwrap_err();
         assert_eq!(
             with(entry(3, KeyState::Revoked, true)),
             KeyringError::SecretOfRevoked(KeyId(3))

@@ -12,7 +12,7 @@
 //! - [`Filter`]: a configuration in force; it finds the policy and scope of a request.
 //! - [`RouteSession`]: the sessions in a route's metadata.
 //! - [`Specifier`]: chooses the cluster of a split, if the proxy allows it.
-//! - [`Session`]: one request and its response.
+//! - [`RequestSession`]: one request and its response.
 //! - [`view`]: the questions to an adapter. [`Actions`]: what it does for a plan.
 //! - [`token`]: what a client carries, sealed or signed and bound to its scope. [`keyring`]: its keys.
 //! - [`carrier`]: the cookie, header or query of a token. [`source`]: the table of sessions without one.
@@ -29,7 +29,7 @@ mod also;
 mod application;
 mod arrival;
 mod backend;
-mod begin;
+mod begin_rule;
 mod bound_policies;
 mod bound_policy;
 mod cache_control;
@@ -37,18 +37,18 @@ pub mod carrier;
 pub mod census;
 pub mod config;
 mod counters;
-mod end;
+mod end_rule;
 pub mod envoy;
 #[cfg(any(test, feature = "fakes"))]
 pub mod fakes;
 mod filter;
 pub mod keyring;
 mod location;
-mod moved;
+mod move_request;
 mod moves;
 mod name_conflict;
 mod name_watch;
-mod newest;
+mod newest_token;
 pub mod outcome;
 mod plan;
 mod redirect;
@@ -64,10 +64,10 @@ pub mod token;
 pub mod view;
 
 pub use actions::Actions;
-pub use counters::{Counters, Defined};
+pub use counters::{Counters, DefinedCounters};
 pub use filter::{Filter, SessionError};
 pub use plan::{HeaderEdit, KeyChange, NameConflict, RefusedMove, RequestPlan, ResponsePlan, Steering};
-pub use redirect::Unanswered;
+pub use redirect::UnansweredRequests;
 pub use route_session::{RouteSession, RouteSessionError, Split, scope_of_cluster};
-pub use session::Session;
+pub use session::RequestSession;
 pub use specifier::Specifier;

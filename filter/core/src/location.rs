@@ -42,7 +42,7 @@ impl<'a, 'r> Location<'a, 'r> {
         };
         let status = response.fields(":status")?;
         let is_redirect = status.first().is_some_and(|status| REDIRECTS.contains(&&**status));
-        let leads_back = is_redirect && location::leads_back(&url, authority, response.is_https()?);
+        let leads_back = is_redirect && location::is_same_origin(&url, authority, response.is_https()?);
         let name = &parameter.name;
         Ok(leads_back.then_some(Self { name, url }))
     }

@@ -9,7 +9,7 @@ pub(crate) struct Moves {
 }
 
 impl Moves {
-    pub(crate) fn by(header: String) -> Self {
+    pub(crate) fn new(header: String) -> Self {
         Self {
             header,
             said: AtomicBool::new(false),

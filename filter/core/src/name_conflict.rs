@@ -10,7 +10,7 @@ use crate::config::Carrier;
 use crate::plan::HeaderEdit;
 use crate::view::{ResponseView, ViewError};
 
-pub(crate) struct Conflict<'a> {
+pub(crate) struct ConflictingField<'a> {
     what: &'static str,
     name: &'a str,
     pub(crate) edits: Vec<HeaderEdit<'a>>,
@@ -20,13 +20,13 @@ pub(crate) struct Conflict<'a> {
 pub(crate) fn find<'a>(
     bound_policy: &'a BoundPolicy,
     response: &impl ResponseView,
-) -> Result<Option<Conflict<'a>>, ViewError> {
+) -> Result<Option<ConflictingField<'a>>, ViewError> {
     let own = match (&bound_policy.policy.carrier, &bound_policy.cookie_names) {
         (Carrier::Header { name, .. }, _) => header_conflict(name, response)?,
         (Carrier::Cookie { .. }, Some(names)) => {
             let name = names.current();
             let edits = cookie_removal(name, response)?;
-            edits.map(|edits| Conflict {
+            edits.map(|edits| ConflictingField {
                 what: "cookie",
                 name,
                 edits,
@@ -47,9 +47,9 @@ pub(crate) fn find<'a>(
     })
 }
 
-fn header_conflict<'a>(name: &'a str, response: &impl ResponseView) -> Result<Option<Conflict<'a>>, ViewError> {
+fn header_conflict<'a>(name: &'a str, response: &impl ResponseView) -> Result<Option<ConflictingField<'a>>, ViewError> {
     let is_set = !response.fields(name)?.is_empty();
-    Ok(is_set.then(|| Conflict {
+    Ok(is_set.then(|| ConflictingField {
         what: "header",
         name,
         edits: vec![HeaderEdit::Remove(name)],
@@ -74,7 +74,7 @@ fn cookie_removal<'a>(name: &str, response: &impl ResponseView) -> Result<Option
     Ok(Some(edits))
 }
 
-impl Conflict<'_> {
+impl ConflictingField<'_> {
     pub(crate) fn line(&self, policy: &str) -> String {
         let Self { what, name, .. } = self;
         format!(

@@ -14,12 +14,12 @@ pub(crate) struct NameWatch {
 
 impl NameWatch {
     /// Checks the next responses.
-    pub(crate) fn suspect(&self) {
+    pub(crate) fn start(&self) {
         self.looks.store(LOOKS, Ordering::Relaxed);
     }
 
     /// Whether to check this response.
-    pub(crate) fn looks(&self) -> bool {
+    pub(crate) fn is_due(&self) -> bool {
         let take = |left: u32| left.checked_sub(1);
         self.conflicts.load(Ordering::Relaxed)
             || self

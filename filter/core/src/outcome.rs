@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::keyring::KeyId;
-use crate::token::Refusal;
+use crate::token::TokenRefusal;
 
 /// The fate of a request's token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -15,7 +15,7 @@ pub enum RequestOutcome {
     /// The token was good, but the session was unused for long and restarts on a backend that lacks sessions.
     Rebalanced,
     /// The token was not honoured.
-    Refused(Refusal),
+    Refused(TokenRefusal),
 }
 
 /// What a response did to the session.
@@ -40,11 +40,11 @@ pub enum ResponseOutcome {
 }
 
 impl RequestOutcome {
-    pub(crate) const COUNT: usize = 3 + Refusal::ALL.len();
+    pub(crate) const COUNT: usize = 3 + TokenRefusal::ALL.len();
 
     /// Every outcome.
     pub fn all() -> impl Iterator<Item = Self> {
-        let refused = Refusal::ALL.into_iter().map(Self::Refused);
+        let refused = TokenRefusal::ALL.into_iter().map(Self::Refused);
         [Self::Steered, Self::NoToken, Self::Rebalanced]
             .into_iter()
             .chain(refused)
@@ -63,20 +63,20 @@ impl RequestOutcome {
 
     /// The word in `limpet.<policy>.<word>` and at the start of the access log's value.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Steered => "steered",
             Self::NoToken => "no_token",
             Self::Rebalanced => "rebalanced",
-            Self::Refused(Refusal::Malformed) => "refused.malformed",
-            Self::Refused(Refusal::UnknownKey) => "refused.unknown_key",
-            Self::Refused(Refusal::RevokedKey) => "refused.revoked_key",
-            Self::Refused(Refusal::BadSignature) => "refused.bad_signature",
-            Self::Refused(Refusal::Expired) => "refused.expired",
-            Self::Refused(Refusal::Idle) => "refused.idle",
-            Self::Refused(Refusal::FromTheFuture) => "refused.from_the_future",
-            Self::Refused(Refusal::Fenced) => "refused.fenced",
-            Self::Refused(Refusal::UnknownDestination) => "refused.unknown_destination",
+            Self::Refused(TokenRefusal::Malformed) => "refused.malformed",
+            Self::Refused(TokenRefusal::UnknownKey) => "refused.unknown_key",
+            Self::Refused(TokenRefusal::RevokedKey) => "refused.revoked_key",
+            Self::Refused(TokenRefusal::BadSignature) => "refused.bad_signature",
+            Self::Refused(TokenRefusal::Expired) => "refused.expired",
+            Self::Refused(TokenRefusal::Idle) => "refused.idle",
+            Self::Refused(TokenRefusal::FromTheFuture) => "refused.from_the_future",
+            Self::Refused(TokenRefusal::Fenced) => "refused.fenced",
+            Self::Refused(TokenRefusal::UnknownDestination) => "refused.unknown_destination",
         }
     }
 }
@@ -106,7 +106,7 @@ impl ResponseOutcome {
 
     /// The word in `limpet.<policy>.<word>` and behind the `+` in the access log's value.
     #[must_use]
-    pub fn word(self) -> Option<&'static str> {
+    pub fn as_str(self) -> Option<&'static str> {
         match self {
             Self::Unchanged => None,
             Self::Issued => Some("issued"),
@@ -123,9 +123,9 @@ impl ResponseOutcome {
 /// The access log's value, such as `steered` or `no_token+issued`.
 #[must_use]
 pub fn access_log_value(request: RequestOutcome, response: ResponseOutcome) -> Cow<'static, str> {
-    match response.word() {
-        None => request.word().into(),
-        Some(word) => format!("{}+{word}", request.word()).into(),
+    match response.as_str() {
+        None => request.as_str().into(),
+        Some(word) => format!("{}+{word}", request.as_str()).into(),
     }
 }
 
@@ -152,7 +152,7 @@ impl KeyOutcome {
 
     /// The word in `limpet.keys.<id>.<word>`.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Given => "given",
             Self::Replaced => "replaced",
@@ -164,7 +164,7 @@ impl KeyOutcome {
 /// The name of a key's counter.
 #[must_use]
 pub fn key_counter_name(key: KeyId, outcome: KeyOutcome) -> String {
-    format!("limpet.keys.{key}.{}", outcome.word())
+    format!("limpet.keys.{key}.{}", outcome.as_str())
 }
 
 /// Counts responses with the application's own cookie or header of the session's name.

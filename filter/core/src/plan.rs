@@ -1,6 +1,6 @@
 use std::net::{IpAddr, SocketAddr};
 
-use crate::census::{Left, Seen};
+use crate::census::{ObservedSession, SessionDeparture};
 use crate::keyring::KeyId;
 use crate::outcome::{RequestOutcome, ResponseOutcome};
 
@@ -68,9 +68,9 @@ pub struct ResponsePlan<'a> {
     /// A refused move by the application.
     pub refused_move: Option<RefusedMove>,
     /// A session that a backend answered, for the [`Census`](crate::census::Census).
-    pub seen: Option<Seen>,
+    pub observed: Option<ObservedSession>,
     /// The same for a session that left.
-    pub left: Option<Left>,
+    pub departed: Option<SessionDeparture>,
 }
 
 /// A client gets a token of another key.
@@ -106,7 +106,7 @@ impl ResponsePlan<'_> {
         name_conflict: None,
         evicted: false,
         refused_move: None,
-        seen: None,
-        left: None,
+        observed: None,
+        departed: None,
     };
 }

@@ -27,35 +27,35 @@ const LIFE: Duration = Duration::from_secs(10);
 
 /// An adapter's tokens of requests that ended without a response.
 #[derive(Debug, Default)]
-pub struct Unanswered(Mutex<VecDeque<(Timestamp, Taken)>>);
+pub struct UnansweredRequests(Mutex<VecDeque<(Timestamp, RemovedTokens)>>);
 
 #[derive(Default)]
-pub(crate) struct Taken {
+pub(crate) struct RemovedTokens {
     request_id: RequestId,
-    pub(crate) tokens: Tokens,
+    pub(crate) tokens: TokenList,
 }
 
 /// Tokens, separated by commas. One token takes no allocation.
 #[derive(Default)]
-pub(crate) struct Tokens {
-    first: Short<{ token::MAX_TEXT_LEN }>,
+pub(crate) struct TokenList {
+    first: InlineBytes<{ token::MAX_TEXT_LEN }>,
     /// All tokens, if there are several.
     all: Vec<u8>,
 }
 
 #[derive(PartialEq, Eq)]
-struct Short<const MAX: usize> {
+struct InlineBytes<const MAX: usize> {
     bytes: [u8; MAX],
     len: usize,
 }
 
-impl fmt::Debug for Taken {
+impl fmt::Debug for RemovedTokens {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Taken")
     }
 }
 
-impl Unanswered {
+impl UnansweredRequests {
     /// Without any requests.
     #[must_use]
     pub const fn new() -> Self {
@@ -63,7 +63,7 @@ impl Unanswered {
     }
 
     /// Remembers the tokens of a request with an id.
-    pub(crate) fn remember(&self, taken: Taken, now: Timestamp) {
+    pub(crate) fn remember(&self, taken: RemovedTokens, now: Timestamp) {
         let mut list = self.list(now);
         if list.len() >= CAPACITY {
             list.pop_front();
@@ -72,7 +72,7 @@ impl Unanswered {
     }
 
     /// Takes the tokens of the last request of this id.
-    pub(crate) fn take(&self, request_id: &[u8], now: Timestamp) -> Option<Taken> {
+    pub(crate) fn remove(&self, request_id: &[u8], now: Timestamp) -> Option<RemovedTokens> {
         let request_id = RequestId::new(request_id);
         let mut list = self.list(now);
         let position = list.iter().rposition(|(_, taken)| taken.request_id == request_id)?;
@@ -80,14 +80,14 @@ impl Unanswered {
     }
 
     /// The requests remembered at this time. A clock set far back forgets all.
-    fn list(&self, now: Timestamp) -> MutexGuard<'_, VecDeque<(Timestamp, Taken)>> {
+    fn list(&self, now: Timestamp) -> MutexGuard<'_, VecDeque<(Timestamp, RemovedTokens)>> {
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         list.retain(|(at, _)| now.since(*at).max(at.since(now)) < LIFE);
         list
     }
 }
 
-impl Taken {
+impl RemovedTokens {
     pub(crate) fn name(&mut self, request_id: &[u8]) {
         self.request_id = RequestId::new(request_id);
     }
@@ -101,10 +101,10 @@ impl Taken {
     }
 }
 
-impl Tokens {
+impl TokenList {
     /// Adds a possible token, up to the number that is examined.
     pub(crate) fn add(&mut self, token: &[u8]) {
-        let Some(short) = Short::new(token).filter(|_| memchr(b',', token).is_none()) else {
+        let Some(short) = InlineBytes::new(token).filter(|_| memchr(b',', token).is_none()) else {
             return;
         };
         if self.is_empty() {
@@ -133,7 +133,7 @@ impl Tokens {
     }
 }
 
-impl<const MAX: usize> Short<MAX> {
+impl<const MAX: usize> InlineBytes<MAX> {
     fn new(bytes: &[u8]) -> Option<Self> {
         let mut short = Self::default();
         short.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
@@ -146,7 +146,7 @@ impl<const MAX: usize> Short<MAX> {
     }
 }
 
-impl<const MAX: usize> Default for Short<MAX> {
+impl<const MAX: usize> Default for InlineBytes<MAX> {
     fn default() -> Self {
         let bytes = [0; MAX];
         Self { bytes, len: 0 }
@@ -156,13 +156,13 @@ impl<const MAX: usize> Default for Short<MAX> {
 /// The id of a request, or the digest of a long one.
 #[derive(PartialEq, Eq)]
 enum RequestId {
-    Short(Short<MAX_REQUEST_ID>),
+    Short(InlineBytes<MAX_REQUEST_ID>),
     Digest([u8; 32]),
 }
 
 impl RequestId {
     fn new(id: &[u8]) -> Self {
-        match Short::new(id) {
+        match InlineBytes::new(id) {
             Some(short) => Self::Short(short),
             None => Self::Digest(Sha256::digest(id).into()),
         }
@@ -175,6 +175,6 @@ impl RequestId {
 
 impl Default for RequestId {
     fn default() -> Self {
-        Self::Short(Short::default())
+        Self::Short(InlineBytes::default())
     }
 }

@@ -1,17 +1,17 @@
 use crate::bound_policy::BoundPolicy;
-use crate::carrier::cookie_field::{self, Verdict, unquoted};
-use crate::carrier::cookie_name::{CookieNames, Whose};
+use crate::carrier::cookie_field::{self, CookieEdit, unquoted};
+use crate::carrier::cookie_name::{CookieNames, CookieOwner};
 use crate::carrier::{header, prefix};
 use crate::config::Carrier;
-use crate::newest::{Found, Newest};
+use crate::newest_token::{NewestToken, TokenOrigin};
 use crate::plan::HeaderEdit;
-use crate::redirect::Tokens;
+use crate::redirect::TokenList;
 use crate::time::Timestamp;
 use crate::token;
 use crate::view::{RequestView, ViewError};
 
 pub(crate) struct RequestTokens<'a> {
-    pub(crate) newest: Newest,
+    pub(crate) newest: NewestToken,
     /// The change of the own carrier's header.
     pub(crate) edit: Option<HeaderEdit<'a>>,
     pub(crate) further_edits: Vec<HeaderEdit<'a>>,
@@ -39,10 +39,10 @@ impl BoundPolicy {
         &self,
         request: &impl RequestView,
         now: Timestamp,
-        taken: &mut Tokens,
+        taken: &mut TokenList,
     ) -> Result<RequestTokens<'_>, ViewError> {
         let mut tokens = RequestTokens {
-            newest: Newest::NO_TOKEN,
+            newest: NewestToken::NO_TOKEN,
             edit: None,
             further_edits: Vec::new(),
         };
@@ -58,7 +58,7 @@ impl BoundPolicy {
         tokens: &mut RequestTokens<'a>,
         request: &impl RequestView,
         now: Timestamp,
-        taken: &mut Tokens,
+        taken: &mut TokenList,
     ) -> Result<(), ViewError> {
         let carrier = &self.policy.carrier;
         let header = match carrier {
@@ -73,7 +73,7 @@ impl BoundPolicy {
             return Ok(());
         };
         let newest = &mut tokens.newest;
-        let mut examine = |token: &[u8]| self.examine(token, Found::Own, now, newest);
+        let mut examine = |token: &[u8]| self.examine(token, TokenOrigin::Own, now, newest);
         let take = |token: &[u8]| {
             examine(token);
             taken.add(token);
@@ -89,7 +89,7 @@ impl BoundPolicy {
                 if cookie == name.as_bytes() {
                     examine(unquoted(value));
                 }
-                Verdict::Keep
+                CookieEdit::Keep
             }),
             (Carrier::HeaderPrefix { .. }, _) => header::without_prefixes(&field, take),
             (Carrier::Header { forward: true, .. }, _) => {
@@ -112,27 +112,27 @@ fn read_own_cookie(
     field: &[u8],
     (names, forward): (&CookieNames, bool),
     room: impl FnOnce() -> Vec<u8>,
-    mut examine: impl FnMut(&[u8], Found),
-    taken: &mut Tokens,
+    mut examine: impl FnMut(&[u8], TokenOrigin),
+    taken: &mut TokenList,
 ) -> Option<Vec<u8>> {
     cookie_field::edit_some(field, names.plain().as_bytes(), room, |name, value| {
         let value = unquoted(value);
-        let found = match names.whose(name) {
-            Whose::Other => return Verdict::Keep,
+        let found = match names.owner_of(name) {
+            CookieOwner::Other => return CookieEdit::Keep,
             // The session has another name, so a cookie that is no token is the application's.
-            Whose::Former if !token::is_token(value) => return Verdict::Keep,
-            Whose::OtherScope => None,
-            Whose::Current => Some(Found::Own),
-            Whose::Former => Some(Found::UnderFormerName),
+            CookieOwner::Former if !token::is_token(value) => return CookieEdit::Keep,
+            CookieOwner::OtherScope => None,
+            CookieOwner::Current => Some(TokenOrigin::Own),
+            CookieOwner::Former => Some(TokenOrigin::UnderFormerName),
         };
         if let Some(found) = found {
             examine(value, found);
             if forward {
-                return Verdict::Keep;
+                return CookieEdit::Keep;
             }
         }
         taken.add(value);
-        Verdict::Remove
+        CookieEdit::Remove
     })
 }
 
@@ -149,9 +149,9 @@ fn cookie_without_prefixes(field: &[u8], name: &str, mut found: impl FnMut(&[u8]
     cookie_field::edit(field, |cookie, value| {
         let prefix = (cookie == name.as_bytes()).then(|| prefix::find(value));
         let Some(prefix) = prefix.flatten() else {
-            return Verdict::Keep;
+            return CookieEdit::Keep;
         };
         found(prefix.token(value));
-        Verdict::Cut(prefix.0)
+        CookieEdit::Cut(prefix.0)
     })
 }

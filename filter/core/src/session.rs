@@ -8,42 +8,42 @@ use crate::arrival::{Arrival, answering_host, arrival, settled};
 use crate::bound_policy::BoundPolicy;
 use crate::cache_control;
 use crate::carrier::cookie::Secure;
-use crate::census::{Identity, Left, Seen};
+use crate::census::{ObservedSession, SessionDeparture, SessionIdentity};
 use crate::config::Carrier;
-use crate::end;
+use crate::end_rule;
 use crate::envoy::{NO_HEALTHY_UPSTREAM, ORIGINAL_URL_HEADER, REQUEST_ID_HEADER};
 use crate::keyring::KeyId;
 use crate::location::{self, Location};
-use crate::moved::{self, Wish};
+use crate::move_request::{self, MoveRequest};
 use crate::name_conflict;
-use crate::newest::{Found, Honoured, Newest};
+use crate::newest_token::{AcceptedToken, NewestToken, TokenOrigin};
 use crate::outcome::{RequestOutcome, ResponseOutcome};
 use crate::plan::{HeaderEdit, KeyChange, NameConflict, RequestPlan, ResponsePlan, Steering};
-use crate::redirect::{Taken, Unanswered};
+use crate::redirect::{RemovedTokens, UnansweredRequests};
 use crate::route_session::{Split, issues_tokens};
 use crate::source_session::SourceSession;
 use crate::time::Timestamp;
-use crate::token::{Claims, Destination, Refusal};
+use crate::token::{Claims, DestinationId, TokenRefusal};
 use crate::view::{RequestView, ResponseView, ViewError};
 
 /// The session of one request.
 #[derive(Debug)]
-pub struct Session {
+pub struct RequestSession {
     bound_policy: Arc<BoundPolicy>,
     split: Option<Split>,
     state: SessionState,
     /// Whether the request's method permits that a session begins.
     may_begin: bool,
     /// Tokens taken out of the request, for an internal redirect.
-    taken: Taken,
+    removed: RemovedTokens,
     /// The key of the client's token.
     held: Option<KeyId>,
     at: Timestamp,
     /// The other backend for the request although the token is honoured.
     rebalanced: Option<SocketAddr>,
     /// The client's token in a former carrier of the policy.
-    former: Option<Found>,
-    refused: Option<Refusal>,
+    former: Option<TokenOrigin>,
+    refused: Option<TokenRefusal>,
     /// `:authority`, if redirects to it get the token.
     authority: Option<Box<[u8]>>,
     /// Set if the client's address holds the session.
@@ -56,31 +56,31 @@ enum SessionState {
     New,
     /// Browsers send a CORS preflight without cookies, and ignore cookies in its response.
     Preflight,
-    Honoured(Honoured),
+    Honoured(AcceptedToken),
     /// The session continues if the response shows that the request reached its destination.
-    Uncertain(Honoured),
+    Uncertain(AcceptedToken),
 }
 
 /// What gets a token besides the filter's own carrier.
-struct Recipients<'a, 'r> {
+struct TokenRecipients<'a, 'r> {
     application: Option<Application<'a, 'r>>,
     location: Option<Location<'a, 'r>>,
 }
 
-struct Issued {
+struct IssuedToken {
     claims: Claims,
     outcome: ResponseOutcome,
     host: SocketAddr,
 }
 
-impl Session {
+impl RequestSession {
     pub(crate) fn new(bound_policy: Arc<BoundPolicy>, split: Option<Split>) -> Self {
         Self {
             bound_policy,
             split,
             state: SessionState::New,
             may_begin: false,
-            taken: Taken::default(),
+            removed: RemovedTokens::default(),
             held: None,
             at: Timestamp::UNIX_EPOCH,
             rebalanced: None,
@@ -128,16 +128,16 @@ impl Session {
             self.by_address = Some(Box::new(session));
             return Ok(plan);
         }
-        let mut tokens = self.bound_policy.read(request, now, &mut self.taken.tokens)?;
+        let mut tokens = self.bound_policy.read(request, now, &mut self.removed.tokens)?;
         self.authority = location::authority(&self.bound_policy.policy, request)?;
         let newest = &mut tokens.newest;
-        if newest.verdict().is_err() || self.bound_policy.policy.has_several_carriers() {
-            read_before_redirect(&self.bound_policy, newest, &mut self.taken, request, now)?;
+        if newest.result().is_err() || self.bound_policy.policy.has_several_carriers() {
+            read_before_redirect(&self.bound_policy, newest, &mut self.removed, request, now)?;
         }
-        name(&mut self.taken, request)?;
+        name(&mut self.removed, request)?;
         let strict = self.bound_policy.policy.strict;
         let (state, outcome) = loop {
-            let verdict = newest.verdict();
+            let verdict = newest.result();
             self.held = match verdict {
                 Ok(honoured) => Some(honoured.key),
                 Err(why) => why.key,
@@ -150,17 +150,17 @@ impl Session {
             match arrival(self.split, strict, honoured.claims.destination, request)? {
                 Arrival::There => break (SessionState::Honoured(honoured), RequestOutcome::Steered),
                 Arrival::Unknown => break (SessionState::Uncertain(honoured), RequestOutcome::Steered),
-                Arrival::Elsewhere if newest.leads_nowhere() => {}
+                Arrival::Elsewhere if newest.skip_unreachable() => {}
                 Arrival::Elsewhere => {
-                    let refused = RequestOutcome::Refused(Refusal::UnknownDestination);
+                    let refused = RequestOutcome::Refused(TokenRefusal::UnknownDestination);
                     break (SessionState::New, refused);
                 }
             }
         };
         self.state = state;
         self.former = newest.former();
-        if outcome == RequestOutcome::Refused(Refusal::Malformed) {
-            self.bound_policy.policy.name_watch.suspect();
+        if outcome == RequestOutcome::Refused(TokenRefusal::Malformed) {
+            self.bound_policy.policy.name_watch.start();
         }
         self.may_begin = match self.state {
             SessionState::Honoured(_) | SessionState::Preflight => false,
@@ -180,7 +180,7 @@ impl Session {
             edit: tokens.edit,
             further_edits: tokens.further_edits,
             steering: moved.or_else(|| {
-                let Honoured { claims, .. } = self.steered()?;
+                let AcceptedToken { claims, .. } = self.steered()?;
                 Some(Steering {
                     host: claims.host,
                     strict: strict && !claims.is_moving(),
@@ -205,16 +205,16 @@ impl Session {
         let policy = &self.bound_policy;
         let may_begin =
             policy.is_long_unused(claims, now) && policy.policy.begin.permits(request)? && !is_preflight(request)?;
-        let host = || request.may_leave(&policy.backend(claims), now);
+        let host = || request.restart_host(&policy.backend(claims), now);
         Ok(may_begin.then(host).flatten())
     }
 
     /// Ends without a response. Envoy may begin the request again at once, after an internal redirect.
-    pub fn end_unanswered(self, unanswered: &Unanswered, now: impl Fn() -> Result<Timestamp, ViewError>) {
-        if self.taken.is_worth_remembering()
+    pub fn end_unanswered(self, unanswered: &UnansweredRequests, now: impl Fn() -> Result<Timestamp, ViewError>) {
+        if self.removed.is_worth_remembering()
             && let Ok(now) = now()
         {
-            unanswered.remember(self.taken, now);
+            unanswered.remember(self.removed, now);
         }
     }
 
@@ -228,8 +228,8 @@ impl Session {
         now: impl Fn() -> Result<Timestamp, ViewError>,
     ) -> Result<ResponsePlan<'a>, ViewError> {
         let request = self.settle(response)?;
-        let cookies = SetCookies::of(response);
-        let mut wish = Wish::find(&self.bound_policy, response)?;
+        let cookies = SetCookies::new(response);
+        let mut wish = MoveRequest::find(&self.bound_policy, response)?;
         // Made in place, because a plan is large.
         let mut plan = ResponsePlan {
             request,
@@ -244,7 +244,7 @@ impl Session {
             self.remove_namesake(response, &mut plan)?;
         }
         if let Some(wish) = wish {
-            wish.take_out(&mut plan);
+            wish.remove_field(&mut plan);
         }
         Ok(plan)
     }
@@ -256,7 +256,7 @@ impl Session {
         plan: &mut ResponsePlan<'a>,
     ) -> Result<(), ViewError> {
         let watch = &self.bound_policy.policy.name_watch;
-        if !plan.outcome.has_token() && !watch.looks() {
+        if !plan.outcome.has_token() && !watch.is_due() {
             return Ok(());
         }
         if let Some(mut conflict) = name_conflict::find(&self.bound_policy, response)? {
@@ -283,7 +283,7 @@ impl Session {
         Ok(Some(outcome))
     }
 
-    fn honoured(&self) -> Option<&Honoured> {
+    fn honoured(&self) -> Option<&AcceptedToken> {
         match &self.state {
             SessionState::Honoured(honoured) | SessionState::Uncertain(honoured) => Some(honoured),
             SessionState::New | SessionState::Preflight => None,
@@ -291,7 +291,7 @@ impl Session {
     }
 
     /// The token whose backend gets the request; `None` if the session restarts on another.
-    fn steered(&self) -> Option<&Honoured> {
+    fn steered(&self) -> Option<&AcceptedToken> {
         self.honoured().filter(|_| self.rebalanced.is_none())
     }
 
@@ -302,14 +302,14 @@ impl Session {
         plan: &mut ResponsePlan<'a>,
     ) -> Result<bool, ViewError> {
         let is_end = match &self.bound_policy.policy.end {
-            Some(end) => end.is_said(cookies, now)?,
+            Some(end) => end.matches(cookies, now)?,
             None => false,
         };
         if is_end {
             let honoured = self.honoured();
-            let former = honoured.and_then(|honoured| self.bound_policy.former_cookie(honoured.found));
+            let former = honoured.and_then(|honoured| self.bound_policy.former_cookie(honoured.origin));
             let former = former.or_else(|| self.bound_policy.former_cookie(self.former?));
-            plan.edits = end::edits(&self.bound_policy, former, cookies.response())?;
+            plan.edits = end_rule::edits(&self.bound_policy, former, cookies.response())?;
             if honoured.is_some() {
                 plan.outcome = ResponseOutcome::Ended;
             }
@@ -320,7 +320,7 @@ impl Session {
     fn answer<'a, R: ResponseView>(
         &'a self,
         cookies: &SetCookies<'_, R>,
-        wish: Option<&mut Wish<'_, '_>>,
+        wish: Option<&mut MoveRequest<'_, '_>>,
         now: impl Fn() -> Result<Timestamp, ViewError>,
         plan: &mut ResponsePlan<'a>,
     ) -> Result<(), ViewError> {
@@ -332,7 +332,7 @@ impl Session {
         let due = self.is_due(&recipients, wish.is_some(), cookies, &now)?;
         let status = self.failure_status();
         if !due && status.is_none() {
-            plan.seen = self.seen(self.steered());
+            plan.observed = self.seen(self.steered());
             return Ok(());
         }
         let details = response.code_details()?.unwrap_or_default();
@@ -341,7 +341,7 @@ impl Session {
             return Ok(());
         }
         if !due {
-            plan.seen = self.seen(self.honoured());
+            plan.observed = self.seen(self.honoured());
             return Ok(());
         }
         let host = match answering_host(&details, response)? {
@@ -354,12 +354,12 @@ impl Session {
         let now = now()?;
         let cluster = response.cluster_name()?.unwrap_or_default();
         let target = wish.and_then(|wish| wish.target(&cluster, host, now));
-        let destination = Destination::of_cluster(&cluster);
+        let destination = DestinationId::of_cluster(&cluster);
         let (claims, outcome) = match (target, self.honoured()) {
             (Some(target), _) => (Claims::moving(target, destination, now), ResponseOutcome::Moved),
             (None, Some(honoured)) if honoured.claims.host == host => {
                 if !self.renews(&recipients) {
-                    plan.seen = self.seen(Some(honoured));
+                    plan.observed = self.seen(Some(honoured));
                     return Ok(());
                 }
                 (honoured.renewed(destination, now), ResponseOutcome::Renewed)
@@ -368,7 +368,7 @@ impl Session {
             (None, None) => (started(host, destination, now), ResponseOutcome::Issued),
         };
         if issues_tokens(self.split, response)? {
-            let token = Issued { claims, outcome, host };
+            let token = IssuedToken { claims, outcome, host };
             self.issue(token, recipients, response, now, plan)?;
         }
         Ok(())
@@ -378,7 +378,7 @@ impl Session {
         &'a self,
         response: &'r impl ResponseView,
         now: impl Fn() -> Result<Timestamp, ViewError>,
-    ) -> Result<Recipients<'a, 'r>, ViewError> {
+    ) -> Result<TokenRecipients<'a, 'r>, ViewError> {
         let policy = &*self.bound_policy.policy;
         let application = if policy.carrier.is_own() {
             None
@@ -386,12 +386,12 @@ impl Session {
             Application::find(&policy.carrier, response, now)?
         };
         let location = Location::find(policy, self.authority.as_deref(), response)?;
-        Ok(Recipients { application, location })
+        Ok(TokenRecipients { application, location })
     }
 
     /// Whether a token is due even if the same host answers. The application's carrier always gets one, and so does the
     /// URL that a client goes to without this one's token.
-    fn renews(&self, recipients: &Recipients<'_, '_>) -> bool {
+    fn renews(&self, recipients: &TokenRecipients<'_, '_>) -> bool {
         let is_old = || self.bound_policy.policy.carrier.is_own() && self.honoured().is_some_and(|found| found.renew);
         recipients.application.is_some() || recipients.location.is_some() || is_old()
     }
@@ -399,7 +399,7 @@ impl Session {
     /// Whether the client may need a token. `moves`: the application names another backend.
     fn is_due<R: ResponseView>(
         &self,
-        recipients: &Recipients<'_, '_>,
+        recipients: &TokenRecipients<'_, '_>,
         moves: bool,
         cookies: &SetCookies<'_, R>,
         now: impl Fn() -> Result<Timestamp, ViewError>,
@@ -427,8 +427,8 @@ impl Session {
 
     fn issue<'a>(
         &'a self,
-        Issued { claims, outcome, host }: Issued,
-        recipients: Recipients<'a, '_>,
+        IssuedToken { claims, outcome, host }: IssuedToken,
+        recipients: TokenRecipients<'a, '_>,
         response: &impl ResponseView,
         now: Timestamp,
         plan: &mut ResponsePlan<'a>,
@@ -445,7 +445,7 @@ impl Session {
         let token = realm.seal(self.bound_policy.policy.form, &claims, nonce);
         let Some(edits) = self.edits(recipients, token, &claims, response, now)? else {
             plan.outcome = ResponseOutcome::TooLarge;
-            plan.seen = self.seen(self.steered());
+            plan.observed = self.seen(self.steered());
             return Ok(());
         };
         let key = realm.signing();
@@ -458,9 +458,10 @@ impl Session {
                 from: self.held,
                 to: key,
             }),
-            refused_move: honoured.and_then(|honoured| moved::to_nowhere(&self.bound_policy, &honoured.claims, host)),
-            seen: self.bound_policy.seen(&claims, Identity::Token(nonce), now),
-            left: self.left(outcome, honoured, host),
+            refused_move: honoured
+                .and_then(|honoured| move_request::unavailable_target(&self.bound_policy, &honoured.claims, host)),
+            observed: self.bound_policy.observed(&claims, SessionIdentity::Token(nonce), now),
+            departed: self.left(outcome, honoured, host),
             ..ResponsePlan::NO_CHANGE
         };
         Ok(())
@@ -469,7 +470,7 @@ impl Session {
     /// The edits that bring a token to the client; `None` if the application's cookie has no room for it.
     fn edits<'a>(
         &'a self,
-        recipients: Recipients<'a, '_>,
+        recipients: TokenRecipients<'a, '_>,
         token: String,
         claims: &Claims,
         response: &impl ResponseView,
@@ -494,27 +495,33 @@ impl Session {
         Ok(Some(edits))
     }
 
-    fn seen(&self, honoured: Option<&Honoured>) -> Option<Seen> {
-        let Honoured { claims, nonce, .. } = honoured?;
-        self.bound_policy.seen(claims, Identity::Token(*nonce), self.at)
+    fn seen(&self, honoured: Option<&AcceptedToken>) -> Option<ObservedSession> {
+        let AcceptedToken { claims, nonce, .. } = honoured?;
+        self.bound_policy
+            .observed(claims, SessionIdentity::Token(*nonce), self.at)
     }
 
-    fn left(&self, outcome: ResponseOutcome, honoured: Option<&Honoured>, host: SocketAddr) -> Option<Left> {
+    fn left(
+        &self,
+        outcome: ResponseOutcome,
+        honoured: Option<&AcceptedToken>,
+        host: SocketAddr,
+    ) -> Option<SessionDeparture> {
         if !self.bound_policy.limits.counts {
             return None;
         }
         match (outcome, honoured) {
-            (ResponseOutcome::Moved, _) => Some(Left::Moved),
+            (ResponseOutcome::Moved, _) => Some(SessionDeparture::Moved),
             (ResponseOutcome::Reissued, Some(honoured)) => {
                 let backend = self.bound_policy.backend(&honoured.claims);
                 let last_seen = honoured.claims.last_seen;
                 Some(match self.rebalanced {
-                    None => Left::Backend(backend),
-                    Some(to) if to == host => Left::Rebalanced(backend, last_seen),
-                    Some(to) => Left::Astray(backend, last_seen, to, self.at),
+                    None => SessionDeparture::Backend(backend),
+                    Some(to) if to == host => SessionDeparture::Rebalanced(backend, last_seen),
+                    Some(to) => SessionDeparture::Astray(backend, last_seen, to, self.at),
                 })
             }
-            (ResponseOutcome::Issued, _) => self.refused.map(Left::Refused),
+            (ResponseOutcome::Issued, _) => self.refused.map(SessionDeparture::Refused),
             _ => None,
         }
     }
@@ -543,9 +550,9 @@ impl Session {
         // An Envoy that does not know the new name yet needs the former cookie, so it stays until the new one is
         // renewed.
         if let SessionState::Honoured(honoured) = &self.state
-            && let Some(found) = match honoured.found {
-                Found::Own => self.former,
-                found => Some(found).filter(|found| *found == Found::UnderFormerName),
+            && let Some(found) = match honoured.origin {
+                TokenOrigin::Own => self.former,
+                found => Some(found).filter(|found| *found == TokenOrigin::UnderFormerName),
             }
             && let Some(former) = self.bound_policy.former_cookie(found)
         {
@@ -555,7 +562,7 @@ impl Session {
     }
 }
 
-fn started(host: SocketAddr, destination: Destination, now: Timestamp) -> Claims {
+fn started(host: SocketAddr, destination: DestinationId, now: Timestamp) -> Claims {
     Claims {
         host,
         destination,
@@ -565,7 +572,7 @@ fn started(host: SocketAddr, destination: Destination, now: Timestamp) -> Claims
 }
 
 /// Notes the id under which the request is found after an internal redirect.
-fn name(taken: &mut Taken, request: &impl RequestView) -> Result<(), ViewError> {
+fn name(taken: &mut RemovedTokens, request: &impl RequestView) -> Result<(), ViewError> {
     if !taken.tokens.is_empty() && request.unanswered().is_some() {
         taken.name(&request.header(REQUEST_ID_HEADER)?.unwrap_or_default());
     }
@@ -574,21 +581,21 @@ fn name(taken: &mut Taken, request: &impl RequestView) -> Result<(), ViewError> 
 
 fn read_before_redirect(
     policy: &BoundPolicy,
-    newest: &mut Newest,
-    taken: &mut Taken,
+    newest: &mut NewestToken,
+    taken: &mut RemovedTokens,
     request: &impl RequestView,
     now: Timestamp,
 ) -> Result<(), ViewError> {
     if let Some(before) = taken_before_redirect(request, now)? {
         for token in before.tokens() {
-            policy.examine(token, Found::BeforeRedirect, now, newest);
+            policy.examine(token, TokenOrigin::BeforeRedirect, now, newest);
             taken.tokens.add(token);
         }
     }
     Ok(())
 }
 
-fn taken_before_redirect(request: &impl RequestView, now: Timestamp) -> Result<Option<Taken>, ViewError> {
+fn taken_before_redirect(request: &impl RequestView, now: Timestamp) -> Result<Option<RemovedTokens>, ViewError> {
     let Some(unanswered) = request.unanswered() else {
         return Ok(None);
     };
@@ -596,7 +603,7 @@ fn taken_before_redirect(request: &impl RequestView, now: Timestamp) -> Result<O
         return Ok(None);
     }
     let request_id = request.header(REQUEST_ID_HEADER)?;
-    Ok(request_id.and_then(|id| unanswered.take(&id, now)))
+    Ok(request_id.and_then(|id| unanswered.remove(&id, now)))
 }
 
 /// A CORS preflight (the Fetch standard, "CORS-preflight request").

@@ -5,23 +5,23 @@ use std::net::SocketAddr;
 use crate::application::SetCookies;
 use crate::arrival::{Arrival, answering_host, arrival, settled};
 use crate::bound_policy::BoundPolicy;
-use crate::census::{Identity, Left};
+use crate::census::{SessionDeparture, SessionIdentity};
 use crate::config::Source;
 use crate::envoy::NO_HEALTHY_UPSTREAM;
-use crate::moved::{self, Wish};
+use crate::move_request::{self, MoveRequest};
 use crate::outcome::{RequestOutcome, ResponseOutcome};
 use crate::plan::{RequestPlan, ResponsePlan, Steering};
 use crate::route_session::{Split, issues_tokens};
-use crate::source::{Key, ScopeId};
+use crate::source::{EntryKey, ScopeId};
 use crate::time::Timestamp;
-use crate::token::{Claims, Destination, Refusal};
+use crate::token::{Claims, DestinationId, TokenRefusal};
 use crate::view::{RequestView, ResponseView, ViewError};
 
 #[derive(Debug)]
 pub(crate) struct SourceSession {
     /// `None` if the client has no IP address.
-    key: Option<Key>,
-    state: State,
+    key: Option<EntryKey>,
+    state: SourceState,
     /// Whether the request's method permits that a session begins.
     may_begin: bool,
     split: Option<Split>,
@@ -29,7 +29,7 @@ pub(crate) struct SourceSession {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum State {
+enum SourceState {
     /// The session starts with the response.
     New,
     Found(Claims),
@@ -49,23 +49,23 @@ impl SourceSession {
         let client = request
             .client_address()?
             .and_then(|address| source.rules.client(&address));
-        let key = client.map(|client| Key::new(client, scope));
+        let key = client.map(|client| EntryKey::new(client, scope));
         let found = key.map(|key| entry(bound_policy, source, &key, now)).transpose()?;
         let mut verdict = found.unwrap_or(Err(RequestOutcome::NoToken));
         let state = match verdict {
-            Err(_) => State::New,
+            Err(_) => SourceState::New,
             Ok(claims) => match arrival(split, strict, claims.destination, request)? {
-                Arrival::There => State::Found(claims),
-                Arrival::Unknown => State::Uncertain(claims),
+                Arrival::There => SourceState::Found(claims),
+                Arrival::Unknown => SourceState::Uncertain(claims),
                 Arrival::Elsewhere => {
-                    verdict = Err(RequestOutcome::Refused(Refusal::UnknownDestination));
-                    State::New
+                    verdict = Err(RequestOutcome::Refused(TokenRefusal::UnknownDestination));
+                    SourceState::New
                 }
             },
         };
         let may_begin = match state {
-            State::Found(_) => false,
-            State::New | State::Uncertain(_) => bound_policy.policy.begin.permits(request)?,
+            SourceState::Found(_) => false,
+            SourceState::New | SourceState::Uncertain(_) => bound_policy.policy.begin.permits(request)?,
         };
         let plan = RequestPlan {
             edit: None,
@@ -75,7 +75,7 @@ impl SourceSession {
                 strict: strict && !claims.is_moving(),
             }),
             outcome: match state {
-                State::Uncertain(_) => None,
+                SourceState::Uncertain(_) => None,
                 _ => Some(verdict.err().unwrap_or(RequestOutcome::Steered)),
             },
             hash: client.filter(|client| !client.is_whole).map(|client| client.ip),
@@ -95,11 +95,11 @@ impl SourceSession {
         bound_policy: &BoundPolicy,
         source: &Source,
         response: &impl ResponseView,
-        wish: Option<&mut Wish<'_, '_>>,
+        wish: Option<&mut MoveRequest<'_, '_>>,
         now: impl Fn() -> Result<Timestamp, ViewError>,
     ) -> Result<ResponsePlan<'static>, ViewError> {
         let request = self.settle(response)?;
-        let cookies = SetCookies::of(response);
+        let cookies = SetCookies::new(response);
         let plan = match self.end(bound_policy, source, &cookies, &now)? {
             Some(plan) => plan,
             None => self.answer(bound_policy, source, &cookies, wish, &now)?,
@@ -108,21 +108,21 @@ impl SourceSession {
     }
 
     fn settle(&mut self, response: &impl ResponseView) -> Result<Option<RequestOutcome>, ViewError> {
-        let State::Uncertain(claims) = self.state else {
+        let SourceState::Uncertain(claims) = self.state else {
             return Ok(None);
         };
         let outcome = settled(claims.destination, response)?;
         self.state = match outcome {
-            RequestOutcome::Steered => State::Found(claims),
-            _ => State::New,
+            RequestOutcome::Steered => SourceState::Found(claims),
+            _ => SourceState::New,
         };
         Ok(Some(outcome))
     }
 
     fn former(&self) -> Option<Claims> {
         match self.state {
-            State::New => None,
-            State::Found(claims) | State::Uncertain(claims) => Some(claims),
+            SourceState::New => None,
+            SourceState::Found(claims) | SourceState::Uncertain(claims) => Some(claims),
         }
     }
 
@@ -137,7 +137,7 @@ impl SourceSession {
         let (Some(end), Some(key)) = (&bound_policy.policy.end, &self.key) else {
             return Ok(None);
         };
-        if !end.is_said(cookies, now)? {
+        if !end.matches(cookies, now)? {
             return Ok(None);
         }
         source.table().remove(key)?;
@@ -152,7 +152,7 @@ impl SourceSession {
         bound_policy: &BoundPolicy,
         source: &Source,
         cookies: &SetCookies<'_, R>,
-        wish: Option<&mut Wish<'_, '_>>,
+        wish: Option<&mut MoveRequest<'_, '_>>,
         now: impl Fn() -> Result<Timestamp, ViewError>,
     ) -> Result<ResponsePlan<'static>, ViewError> {
         let policy = &bound_policy.policy;
@@ -168,7 +168,7 @@ impl SourceSession {
         // the request.
         let notes_use = policy.strict || is_moving;
         let goes_on = || ResponsePlan {
-            seen: former.and_then(|claims| bound_policy.seen(&claims, Identity::Client(*key), self.at)),
+            observed: former.and_then(|claims| bound_policy.observed(&claims, SessionIdentity::Client(*key), self.at)),
             ..ResponsePlan::NO_CHANGE
         };
         if former.is_some() && !notes_use && wish.is_none() && !response.maybe_other_host(false)? {
@@ -191,7 +191,7 @@ impl SourceSession {
         }
         let cluster = response.cluster_name()?.unwrap_or_default();
         let target = wish.and_then(|wish| wish.target(&cluster, host, now));
-        let destination = Destination::of_cluster(&cluster);
+        let destination = DestinationId::of_cluster(&cluster);
         let (claims, outcome) = claims(former, target, host, destination, now);
         if outcome != ResponseOutcome::Unchanged && !issues_tokens(self.split, response)? {
             return Ok(ResponsePlan::NO_CHANGE);
@@ -199,19 +199,19 @@ impl SourceSession {
         Ok(ResponsePlan {
             outcome,
             evicted: source.table().put(key, &claims)?,
-            refused_move: former.and_then(|former| moved::to_nowhere(bound_policy, &former, host)),
-            seen: bound_policy.seen(&claims, Identity::Client(*key), self.at),
-            left: left(bound_policy, outcome, former),
+            refused_move: former.and_then(|former| move_request::unavailable_target(bound_policy, &former, host)),
+            observed: bound_policy.observed(&claims, SessionIdentity::Client(*key), self.at),
+            departed: left(bound_policy, outcome, former),
             ..ResponsePlan::NO_CHANGE
         })
     }
 }
 
-fn left(bound_policy: &BoundPolicy, outcome: ResponseOutcome, former: Option<Claims>) -> Option<Left> {
+fn left(bound_policy: &BoundPolicy, outcome: ResponseOutcome, former: Option<Claims>) -> Option<SessionDeparture> {
     match (outcome, former) {
         _ if !bound_policy.limits.counts => None,
-        (ResponseOutcome::Moved, _) => Some(Left::Moved),
-        (ResponseOutcome::Reissued, Some(former)) => Some(Left::Backend(bound_policy.backend(&former))),
+        (ResponseOutcome::Moved, _) => Some(SessionDeparture::Moved),
+        (ResponseOutcome::Reissued, Some(former)) => Some(SessionDeparture::Backend(bound_policy.backend(&former))),
         _ => None,
     }
 }
@@ -228,7 +228,7 @@ fn claims(
     former: Option<Claims>,
     target: Option<SocketAddr>,
     host: SocketAddr,
-    destination: Destination,
+    destination: DestinationId,
     now: Timestamp,
 ) -> (Claims, ResponseOutcome) {
     let since = |issued_at: Timestamp| Claims {
@@ -248,7 +248,7 @@ fn claims(
 fn entry(
     bound_policy: &BoundPolicy,
     source: &Source,
-    key: &Key,
+    key: &EntryKey,
     now: Timestamp,
 ) -> Result<Result<Claims, RequestOutcome>, ViewError> {
     let table = source.table();

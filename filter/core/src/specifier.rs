@@ -2,18 +2,18 @@
 
 use crate::config::schema::SpecifierConfig;
 use crate::config::{self, ConfigError, Problem};
-use crate::token::Destination;
+use crate::token::DestinationId;
 
 /// The clusters of a split route, chosen by destination, else by weight.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Specifier {
-    clusters: Vec<Cluster>,
+    clusters: Vec<WeightedCluster>,
     /// The sum of all weights, more than 0.
     total: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Cluster {
+struct WeightedCluster {
     name: String,
     weight: u32,
     /// The [`crate::token::Destination`] as text.
@@ -50,11 +50,11 @@ impl Specifier {
                 &format!("expected weights whose sum is 1 to 4294967295, found {total}"),
             );
         }
-        let mut clusters: Vec<Cluster> = Vec::new();
+        let mut clusters: Vec<WeightedCluster> = Vec::new();
         for (index, destination) in config.destinations.iter().enumerate() {
             let field = || format!("destinations[{index}].cluster");
             let name = &destination.cluster;
-            let hash = Destination::of_cluster(name.as_bytes()).to_string();
+            let hash = DestinationId::of_cluster(name.as_bytes()).to_string();
             if name.is_empty() {
                 problem(field(), "expected the name of a cluster");
             } else if let Some(other) = clusters.iter().find(|other| other.destination == hash) {
@@ -64,7 +64,7 @@ impl Specifier {
                     &format!("expected a cluster that tokens can tell from {other}, found {name}"),
                 );
             }
-            clusters.push(Cluster {
+            clusters.push(WeightedCluster {
                 name: name.clone(),
                 weight: destination.weight,
                 destination: hash,
@@ -122,7 +122,7 @@ mod tests {
     }
 
     fn hash(cluster: &str) -> String {
-        Destination::of_cluster(cluster.as_bytes()).to_string()
+        DestinationId::of_cluster(cluster.as_bytes()).to_string()
     }
 
     #[test]

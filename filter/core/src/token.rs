@@ -12,8 +12,8 @@ mod payload;
 mod realm;
 
 pub(crate) use memory::TokenMemory;
-pub use payload::{Age, Claims};
-pub use realm::{CarrierMode, Opened, Realm};
+pub use payload::{Claims, TokenAge};
+pub use realm::{CarrierMode, OpenedToken, Realm};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -34,14 +34,14 @@ pub const MAX_TOKENS: usize = 50;
 
 /// Whether a token's payload is readable without a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum PayloadForm {
     /// Only the key id is readable.
     Sealed,
     /// The payload is readable, for debugging. The token is as hard to forge.
     Signed,
 }
 
-impl Form {
+impl PayloadForm {
     /// Byte 0 of a token: version 1 in the high four bits, the form in the low four.
     pub(crate) fn byte(self) -> u8 {
         match self {
@@ -68,7 +68,7 @@ impl Form {
 
 /// Why a token is not honoured. The client always gets a new session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum Refusal {
+pub enum TokenRefusal {
     /// Wrong length, alphabet, padding or version.
     #[error("malformed")]
     Malformed,
@@ -98,7 +98,7 @@ pub enum Refusal {
     UnknownDestination,
 }
 
-impl Refusal {
+impl TokenRefusal {
     /// Every reason, in the order of the checks.
     pub const ALL: [Self; 9] = [
         Self::Malformed,
@@ -121,9 +121,9 @@ pub fn cluster_base(name: &[u8]) -> &[u8] {
 
 /// The first four bytes of the SHA-256 of a cluster's base.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Destination(pub [u8; 4]);
+pub struct DestinationId(pub [u8; 4]);
 
-impl Destination {
+impl DestinationId {
     /// The destination for the cluster of this name.
     #[must_use]
     pub fn of_cluster(name: &[u8]) -> Self {
@@ -136,32 +136,32 @@ impl Destination {
     }
 }
 
-impl std::fmt::Display for Destination {
+impl std::fmt::Display for DestinationId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
 /// The parts of a token, not verified.
-pub(crate) struct Parts {
+pub(crate) struct TokenParts {
     bytes: [u8; MAX_LEN],
     len: usize,
-    form: Form,
+    form: PayloadForm,
 }
 
-impl Parts {
-    fn parse(text: &[u8]) -> Result<Self, Refusal> {
+impl TokenParts {
+    fn parse(text: &[u8]) -> Result<Self, TokenRefusal> {
         if text.len() > MAX_TEXT_LEN {
-            return Err(Refusal::Malformed);
+            return Err(TokenRefusal::Malformed);
         }
         let mut bytes = [0; MAX_LEN];
         // No other text decodes to the same bytes: padding and non-zero trailing bits are refused.
         let len = URL_SAFE_NO_PAD
             .decode_slice(text, &mut bytes)
-            .map_err(|_| Refusal::Malformed)?;
-        let form = Form::from_byte(bytes[0]).ok_or(Refusal::Malformed)?;
+            .map_err(|_| TokenRefusal::Malformed)?;
+        let form = PayloadForm::from_byte(bytes[0]).ok_or(TokenRefusal::Malformed)?;
         if !len.checked_sub(HEAD_LEN).is_some_and(payload::is_length) {
-            return Err(Refusal::Malformed);
+            return Err(TokenRefusal::Malformed);
         }
         Ok(Self { bytes, len, form })
     }
@@ -182,30 +182,30 @@ impl Parts {
 /// Whether `text` has the form of a token, unverified.
 #[must_use]
 pub fn is_token(text: &[u8]) -> bool {
-    Parts::parse(text).is_ok()
+    TokenParts::parse(text).is_ok()
 }
 
 /// What a token shows without a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unverified {
+pub struct UnverifiedToken {
     /// The token's form.
-    pub form: Form,
+    pub form: PayloadForm,
     /// The id of the claimed key.
     pub key_id: KeyId,
     /// The claims of a signed token; `None` for a sealed one.
     pub claims: Option<Claims>,
 }
 
-impl Unverified {
+impl UnverifiedToken {
     /// Reads `text` without verifying it.
     ///
     /// # Errors
     /// If `text` does not have the form of a token.
-    pub fn parse(text: &[u8]) -> Result<Self, Refusal> {
-        let parts = Parts::parse(text)?;
+    pub fn parse(text: &[u8]) -> Result<Self, TokenRefusal> {
+        let parts = TokenParts::parse(text)?;
         let claims = match parts.form {
-            Form::Sealed => None,
-            Form::Signed => Some(Claims::decode(parts.payload()).ok_or(Refusal::Malformed)?.0),
+            PayloadForm::Sealed => None,
+            PayloadForm::Signed => Some(Claims::decode(parts.payload()).ok_or(TokenRefusal::Malformed)?.0),
         };
         Ok(Self {
             form: parts.form,

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use crate::backend::Backend;
-use crate::redirect::Unanswered;
+use crate::redirect::UnansweredRequests;
 use crate::time::Timestamp;
-use crate::token::Destination;
+use crate::token::DestinationId;
 
 /// The proxy did not answer. The request continues unsteered and is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -20,31 +20,31 @@ pub struct ViewError {
 }
 
 /// An answer; `None` if there is no such thing.
-pub type Answer<'a> = Result<Option<Cow<'a, [u8]>>, ViewError>;
+pub type ViewResult<'a> = Result<Option<Cow<'a, [u8]>>, ViewError>;
 
 /// A request with a chosen route.
 #[expect(clippy::missing_errors_doc, reason = "each fails if the proxy does not answer")]
 pub trait RequestView {
     /// `filter_metadata.limpet.session` of the route.
-    fn route_session(&self) -> Answer<'_>;
+    fn route_session(&self) -> ViewResult<'_>;
     /// `filter_metadata.limpet.session` of the routed cluster.
-    fn cluster_session(&self) -> Answer<'_>;
+    fn cluster_session(&self) -> ViewResult<'_>;
     /// The route's name.
-    fn route_name(&self) -> Answer<'_>;
+    fn route_name(&self) -> ViewResult<'_>;
     /// The virtual host's name.
-    fn virtual_host(&self) -> Answer<'_>;
+    fn virtual_host(&self) -> ViewResult<'_>;
     /// The routed cluster's name.
-    fn cluster_name(&self) -> Answer<'_>;
+    fn cluster_name(&self) -> ViewResult<'_>;
     /// The client's `ip:port`, behind the hops that the proxy trusts.
-    fn client_address(&self) -> Answer<'_>;
+    fn client_address(&self) -> ViewResult<'_>;
     /// A request header by its lower-case name, all fields [`joined`].
-    fn header(&self, name: &str) -> Answer<'_>;
+    fn header(&self, name: &str) -> ViewResult<'_>;
     /// Sets [`DESTINATION_HEADER`](crate::envoy::DESTINATION_HEADER) and makes the proxy match the request again.
     /// Returns the new route's cluster, empty if there is none; `None` if the proxy matches later.
-    fn reroute(&mut self, destination: Destination) -> Answer<'_>;
+    fn reroute(&mut self, destination: DestinationId) -> ViewResult<'_>;
     /// Sets [`DESTINATION_KEY`](crate::envoy::DESTINATION_KEY) and makes the cluster specifier choose again. Returns
     /// the routed cluster, empty if there is none or the adapter cannot.
-    fn choose_again(&mut self, _destination: Destination) -> Answer<'_> {
+    fn choose_again(&mut self, _destination: DestinationId) -> ViewResult<'_> {
         Ok(Some(Cow::default()))
     }
     /// Empty memory for a changed field, kept to save an allocation.
@@ -52,12 +52,12 @@ pub trait RequestView {
         Vec::new()
     }
     /// Tokens of requests without a response, lest internal redirects move sessions.
-    fn unanswered(&self) -> Option<&'static Unanswered> {
+    fn unanswered(&self) -> Option<&'static UnansweredRequests> {
         None
     }
     /// The host on which one more session of this backend may restart, from the [`Census`](crate::census::Census).
     /// `None` if it stays. Each answer may count as a session that goes there.
-    fn may_leave(&self, _backend: &Backend, _now: Timestamp) -> Option<SocketAddr> {
+    fn restart_host(&self, _backend: &Backend, _now: Timestamp) -> Option<SocketAddr> {
         None
     }
 }
@@ -88,13 +88,13 @@ pub trait ResponseView {
     /// Whether another host than the one asked for may have answered. Only `false` is certain.
     fn maybe_other_host(&self, strict: bool) -> Result<bool, ViewError>;
     /// Why the response has its status (Envoy's `response.code_details`).
-    fn code_details(&self) -> Answer<'_>;
+    fn code_details(&self) -> ViewResult<'_>;
     /// The answering host's `ip:port`; `None` or another text without an IP address.
-    fn upstream_address(&self) -> Answer<'_>;
+    fn upstream_address(&self) -> ViewResult<'_>;
     /// The cluster that the request went to.
-    fn cluster_name(&self) -> Answer<'_>;
+    fn cluster_name(&self) -> ViewResult<'_>;
     /// `filter_metadata.limpet.session` of that cluster.
-    fn cluster_session(&self) -> Answer<'_>;
+    fn cluster_session(&self) -> ViewResult<'_>;
     /// A response header's fields by its lower-case name, in order.
     fn fields(&self, name: &str) -> Result<Vec<Cow<'_, [u8]>>, ViewError>;
     /// Whether the request came over HTTPS ([`is_https`]).

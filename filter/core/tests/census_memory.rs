@@ -4,27 +4,27 @@
 use std::net::SocketAddr;
 
 use allocation_counter::measure;
-use limpet_core::census::{Backend, Census, Identity, Seen};
+use limpet_core::census::{Backend, Census, ObservedSession, SessionIdentity};
 use limpet_core::time::Timestamp;
-use limpet_core::token::Destination;
+use limpet_core::token::DestinationId;
 
 const LIVE_FOR: u32 = 1200;
 
 fn backend(number: u32) -> Backend {
     Backend {
-        destination: Destination([0; 4]),
+        destination: DestinationId([0; 4]),
         host: SocketAddr::from((number.to_be_bytes(), 8080)),
         live_for: LIVE_FOR,
     }
 }
 
 /// A session of a backend, with nonces as unlike as random ones.
-fn seen(number: u32, session: u32, seconds: u64) -> Seen {
+fn seen(number: u32, session: u32, seconds: u64) -> ObservedSession {
     let at = Timestamp::from_unix_seconds(1_800_000_000 + seconds);
     let nonce = (number << 16 | session).wrapping_mul(0x9e37_79b9);
-    Seen {
+    ObservedSession {
         backend: backend(number),
-        session: Identity::Token(nonce.to_be_bytes()),
+        session: SessionIdentity::Token(nonce.to_be_bytes()),
         began: at,
         at,
     }
@@ -42,7 +42,7 @@ fn memory_by_backend_and_no_allocation_in_the_steady_state() {
             for window in 0..5 {
                 for number in 0..backends {
                     for session in 0..sessions {
-                        census.see(&seen(number, session, window * u64::from(LIVE_FOR) / 4));
+                        census.record(&seen(number, session, window * u64::from(LIVE_FOR) / 4));
                     }
                 }
             }
@@ -53,7 +53,7 @@ fn memory_by_backend_and_no_allocation_in_the_steady_state() {
 
         let steady = measure(|| {
             for session in 0..sessions {
-                census.see(&seen(0, session, u64::from(LIVE_FOR)));
+                census.record(&seen(0, session, u64::from(LIVE_FOR)));
             }
         });
         assert_eq!(steady.count_total, 0, "{sessions} sessions");

@@ -6,10 +6,10 @@
 )]
 
 use limpet_core::census::Census;
-use limpet_core::fakes::exchanges::{Done, Exchange, Exchanges, now};
+use limpet_core::fakes::exchanges::{Exchange, ExchangeOutput, Exchanges, now};
 use limpet_core::outcome::{self, RequestOutcome, ResponseOutcome};
 use limpet_core::view::ViewError;
-use limpet_core::{Actions, Counters, Defined, Filter, SessionError, Steering};
+use limpet_core::{Actions, Counters, DefinedCounters, Filter, SessionError, Steering};
 
 struct Proxy {
     filter: Filter,
@@ -20,7 +20,9 @@ struct Proxy {
 impl Proxy {
     fn of(table: &Exchanges) -> Self {
         let (filter, _) = Filter::from_json(table.config.to_string().as_bytes(), &|_| None).unwrap();
-        let counters = Counters::define(&filter, &mut Defined::default(), |name| Ok::<_, ()>(name.to_owned()));
+        let counters = Counters::define(&filter, &mut DefinedCounters::default(), |name| {
+            Ok::<_, ()>(name.to_owned())
+        });
         Self {
             filter,
             counters: counters.unwrap(),
@@ -28,10 +30,10 @@ impl Proxy {
         }
     }
 
-    fn carry_out(&self, exchange: &Exchange) -> Done {
+    fn carry_out(&self, exchange: &Exchange) -> ExchangeOutput {
         let mut message = Message {
             census: &self.census,
-            done: Done::default(),
+            done: ExchangeOutput::default(),
             is_response: false,
             outcome: None,
         };
@@ -54,18 +56,18 @@ impl Proxy {
         let response = exchange
             .given
             .response(cluster.unwrap_or(exchange.given.cluster()), asked);
-        plan.carry_out(message, &self.counters, policy)?;
+        plan.apply(message, &self.counters, policy)?;
         message.is_response = true;
         response.answer(&request);
         let plan = session.on_response(&response, || Ok(now()))?;
-        plan.carry_out(message, &self.counters, policy)?;
+        plan.apply(message, &self.counters, policy)?;
         Ok(())
     }
 }
 
 struct Message<'p> {
     census: &'p Census,
-    done: Done,
+    done: ExchangeOutput,
     is_response: bool,
     outcome: Option<RequestOutcome>,
 }
@@ -110,7 +112,7 @@ impl Actions for Message<'_> {
     fn count(&mut self, counter: Option<&String>) {
         self.done.counted.extend(counter.cloned());
     }
-    fn tell(&mut self, tell: impl FnOnce(&Census)) {
+    fn record(&mut self, tell: impl FnOnce(&Census)) {
         tell(self.census);
     }
     fn warn(&mut self, line: &str) {
@@ -119,7 +121,7 @@ impl Actions for Message<'_> {
     fn warn_once(&mut self, line: String) {
         self.done.warned.push(line);
     }
-    fn note(&mut self, request: Option<RequestOutcome>, response: ResponseOutcome) -> Result<(), ViewError> {
+    fn log_outcome(&mut self, request: Option<RequestOutcome>, response: ResponseOutcome) -> Result<(), ViewError> {
         self.outcome = self.outcome.or(request);
         let noted = self.outcome.map(|outcome| outcome::access_log_value(outcome, response));
         self.done.logged = noted.map(String::from);
@@ -131,7 +133,7 @@ impl Actions for Message<'_> {
 fn what_is_done_for_each_exchange_is_what_adapters_are_held_to() {
     let mut table = Exchanges::read().unwrap();
     let proxy = Proxy::of(&table);
-    let done: Vec<Done> = table
+    let done: Vec<ExchangeOutput> = table
         .exchanges
         .iter()
         .map(|exchange| proxy.carry_out(exchange))
@@ -156,7 +158,7 @@ fn what_is_done_for_each_exchange_is_what_adapters_are_held_to() {
 fn every_outcome_of_a_request_and_of_a_response_has_an_exchange() {
     let table = Exchanges::read().unwrap();
     let proxy = Proxy::of(&table);
-    let done: Vec<Done> = table
+    let done: Vec<ExchangeOutput> = table
         .exchanges
         .iter()
         .map(|exchange| proxy.carry_out(exchange))
@@ -167,8 +169,8 @@ fn every_outcome_of_a_request_and_of_a_response_has_an_exchange() {
             .flat_map(|done| &done.counted)
             .any(|counter| counter.ends_with(&end))
     };
-    let requests = RequestOutcome::all().map(RequestOutcome::word);
-    let responses = ResponseOutcome::COUNTED.into_iter().filter_map(ResponseOutcome::word);
+    let requests = RequestOutcome::all().map(RequestOutcome::as_str);
+    let responses = ResponseOutcome::COUNTED.into_iter().filter_map(ResponseOutcome::as_str);
     let missing: Vec<&str> = requests.chain(responses).filter(|word| !is_counted(word)).collect();
     assert_eq!(missing, [""; 0]);
 }

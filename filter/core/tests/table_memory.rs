@@ -5,21 +5,21 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use allocation_counter::measure;
-use limpet_core::source::{Key, Rules, SharedTable, Table};
+use limpet_core::source::{EntryKey, SharedTable, SourceRules, SourceTable};
 use limpet_core::time::Timestamp;
-use limpet_core::token::{Claims, Destination};
+use limpet_core::token::{Claims, DestinationId};
 
 const BYTES: i64 = 120;
 
-fn key(client: u32) -> Key {
-    Key::of_client(u128::from(client).to_be_bytes(), 1)
+fn key(client: u32) -> EntryKey {
+    EntryKey::of_client(u128::from(client).to_be_bytes(), 1)
 }
 
 fn claims(client: u32) -> Claims {
     let now = Timestamp::from_unix_seconds(1_763_718_000).after(Duration::from_millis(client.into()));
     Claims {
         host: SocketAddr::from(([10, 0, 0, 7], 8080)),
-        destination: Destination([0; 4]),
+        destination: DestinationId([0; 4]),
         issued_at: now,
         last_seen: now,
     }
@@ -30,9 +30,9 @@ fn claims(client: u32) -> Claims {
 fn an_entry_takes_at_most_120_bytes() {
     for entries in [1_000, 100_000, 1_000_000] {
         let mut table = None;
-        let rules = Rules {
+        let rules = SourceRules {
             entries,
-            ..Rules::DEFAULT
+            ..SourceRules::DEFAULT
         };
         let mut taken = measure(|| table = Some(SharedTable::new(&rules))).bytes_current;
         let table = table.unwrap();

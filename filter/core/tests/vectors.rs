@@ -9,12 +9,12 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use limpet_core::fakes::{Request, Response};
-use limpet_core::keyring::wrapped::{UnwrapError, Wrapped, wrap};
-use limpet_core::keyring::{Entry, Key, KeyId, KeyState, Keyring, Secret};
+use limpet_core::fakes::{FakeRequest, FakeResponse};
+use limpet_core::keyring::wrapped::{UnwrapError, WrappedKeyring, wrap};
+use limpet_core::keyring::{Key, KeyEntry, KeyId, KeyState, Keyring, Secret};
 use limpet_core::outcome::{RequestOutcome, ResponseOutcome};
 use limpet_core::time::{GatewayDuration, Timestamp};
-use limpet_core::token::{CarrierMode, Claims, Destination, Form, Realm, Refusal, Unverified};
+use limpet_core::token::{CarrierMode, Claims, DestinationId, PayloadForm, Realm, TokenRefusal, UnverifiedToken};
 use limpet_core::{Filter, HeaderEdit};
 use serde_json::{Value, json};
 
@@ -70,9 +70,9 @@ fn realm(entry: &Value) -> Realm {
     )
 }
 
-fn word(refusal: Refusal) -> &'static str {
+fn word(refusal: TokenRefusal) -> &'static str {
     RequestOutcome::Refused(refusal)
-        .word()
+        .as_str()
         .strip_prefix("refused.")
         .unwrap()
 }
@@ -83,12 +83,12 @@ fn every_valid_token_opens_and_seals() {
     for entry in entries(TOKENS, "valid").into_iter().chain(entries(MODES, "valid")) {
         modes.insert(text(&entry, "mode").to_owned());
         let token = text(&entry, "token");
-        let form = [Form::Sealed, Form::Signed]
+        let form = [PayloadForm::Sealed, PayloadForm::Signed]
             .into_iter()
             .find(|form| form.name() == text(&entry, "form"));
         let claims = Claims {
             host: text(&entry, "host").parse().unwrap(),
-            destination: Destination::of_cluster(text(&entry, "cluster").as_bytes()),
+            destination: DestinationId::of_cluster(text(&entry, "cluster").as_bytes()),
             issued_at: time(&entry, "issuedAt"),
             last_seen: time(&entry, "lastSeen"),
         };
@@ -105,7 +105,7 @@ fn every_valid_token_opens_and_seals() {
             "{entry}"
         );
 
-        let unverified = Unverified::parse(token.as_bytes()).unwrap();
+        let unverified = UnverifiedToken::parse(token.as_bytes()).unwrap();
         assert_eq!(
             (Some(unverified.form), unverified.key_id),
             (form, key_id(&entry)),
@@ -113,7 +113,7 @@ fn every_valid_token_opens_and_seals() {
         );
         assert_eq!(
             unverified.claims,
-            (form == Some(Form::Signed)).then_some(claims),
+            (form == Some(PayloadForm::Signed)).then_some(claims),
             "{entry}"
         );
     }
@@ -128,7 +128,11 @@ fn every_refused_token_is_refused_for_its_reason() {
         assert_eq!(word(refusal), text(&entry, "refusal"), "{entry}");
         reasons.insert(refusal);
     }
-    let all = [Refusal::Malformed, Refusal::UnknownKey, Refusal::BadSignature];
+    let all = [
+        TokenRefusal::Malformed,
+        TokenRefusal::UnknownKey,
+        TokenRefusal::BadSignature,
+    ];
     assert_eq!(reasons, HashSet::from(all), "each reason has a vector");
 }
 
@@ -142,9 +146,9 @@ fn state(entry: &Value) -> KeyState {
     }
 }
 
-fn kept(entry: &Value) -> Vec<Entry> {
+fn kept(entry: &Value) -> Vec<KeyEntry> {
     let keys = entry["keys"].as_array().unwrap().iter();
-    let kept = |key| Entry {
+    let kept = |key| KeyEntry {
         id: KeyId(u8::try_from(number(key, "id")).unwrap()),
         state: state(key),
         secret: key.get("secret").map(|_| Secret::new(bytes(key, "secret"))),
@@ -158,7 +162,7 @@ fn every_valid_wrapped_keyring_opens_and_wraps() {
         let (id, secret) = (key_id(&entry), Secret::new(bytes(&entry, "secret")));
         let mut keys = kept(&entry);
         assert_eq!(wrap(&keys, id, &secret).unwrap(), text(&entry, "text"), "{entry}");
-        let wrapped = Wrapped::parse(text(&entry, "text")).unwrap();
+        let wrapped = WrappedKeyring::parse(text(&entry, "text")).unwrap();
         assert_eq!(wrapped.key_encryption_key(), id, "{entry}");
         keys.sort_by_key(|key| key.id);
         assert_eq!(wrapped.open(&secret).unwrap(), keys, "{entry}");
@@ -170,7 +174,7 @@ fn every_refused_wrapped_keyring_is_refused_for_its_reason() {
     let mut reasons = HashSet::new();
     for entry in entries(KEYRINGS, "refused") {
         let secret = Secret::new(bytes(&entry, "secret"));
-        let outcome = match Wrapped::parse(text(&entry, "text")) {
+        let outcome = match WrappedKeyring::parse(text(&entry, "text")) {
             Ok(wrapped) if wrapped.key_encryption_key() != key_id(&entry) => "unknown_key",
             parsed => match parsed.and_then(|wrapped| wrapped.open(&secret)).unwrap_err() {
                 UnwrapError::Malformed => "malformed",
@@ -188,15 +192,15 @@ fn every_refused_wrapped_keyring_is_refused_for_its_reason() {
 const HOST: &str = "192.0.2.1:80";
 const SECRET: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
-fn with_token(token: &str) -> Request {
-    Request::new()
+fn with_token(token: &str) -> FakeRequest {
+    FakeRequest::new()
         .session("p/scope")
         .cluster("c")
         .header("x-session", token)
 }
 
-fn response() -> Response {
-    Response::by(HOST).surely_as_asked().cluster("c").nonce([0x11; 4])
+fn response() -> FakeResponse {
+    FakeResponse::by(HOST).surely_as_asked().cluster("c").nonce([0x11; 4])
 }
 
 fn duration(entry: &Value, field: &str) -> Option<String> {
@@ -231,11 +235,12 @@ fn what_happens(entry: &Value) -> &'static str {
     let keyring = Keyring::new(vec![Key::new(KeyId(1), KeyState::Signing, &secret)]).unwrap();
     let claims = Claims {
         host: HOST.parse().unwrap(),
-        destination: Destination::of_cluster(b"c"),
+        destination: DestinationId::of_cluster(b"c"),
         issued_at: time(entry, "issuedAt"),
         last_seen: time(entry, "lastSeen"),
     };
-    let token = Realm::new(&keyring, b"scope", CarrierMode::Header, "x-session").seal(Form::Sealed, &claims, [0; 4]);
+    let token =
+        Realm::new(&keyring, b"scope", CarrierMode::Header, "x-session").seal(PayloadForm::Sealed, &claims, [0; 4]);
     let (mut request, now) = (with_token(&token), time(entry, "now"));
     let mut session = filter(entry).session(&request).unwrap().unwrap();
     if let Some(RequestOutcome::Refused(refusal)) = session.on_request(&mut request, now).unwrap().outcome {

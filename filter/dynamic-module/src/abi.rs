@@ -6,13 +6,13 @@
 //! callback.
 //!
 //! Five rules make the unsafe code sound:
-//! 1. Handles that Envoy passes to a hook are valid until that hook returns. [`Configuring`], [`Exchange`] and
-//!    [`Choosing`] hold them, exist in hooks only, and are neither `Send` nor `Sync`.
+//! 1. Handles that Envoy passes to a hook are valid until that hook returns. [`EnvoyFilterConfig`], [`EnvoyFilter`] and
+//!    [`ClusterSelection`] hold them, exist in hooks only, and are neither `Send` nor `Sync`.
 //! 2. Memory that Envoy lends is valid until the hook returns or something is set. Methods that return it borrow the
-//!    [`Exchange`], and setters borrow it mutably, so the compiler keeps the two apart. Setters also forget the fields
-//!    that it has kept.
-//! 3. A configuration is an `Arc<Plugin>` and a stream is a `Box<Option<Stream>>`. Envoy destroys each once, and calls
-//!    the hooks of a stream from one thread, one at a time.
+//!    [`EnvoyFilter`], and setters borrow it mutably, so the compiler keeps the two apart. Setters also forget the
+//!    fields that it has kept.
+//! 3. A configuration is an `Arc<ModulePlugin>` and a stream is a `Box<Option<ModuleStream>>`. Envoy destroys each
+//!    once, and calls the hooks of a stream from one thread, one at a time.
 //! 4. The configuration of a route is a `Box<PerRouteConfig>` in the [`Registry`], which knows the pointers of this
 //!    module: Envoy may pass another module's. Envoy does not destroy it while a request uses it.
 //! 5. The configuration of a cluster specifier is a `Box<Specifier>`, which nothing changes. Envoy passes it only to
@@ -33,14 +33,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use registry::Registry;
-pub(crate) use words::{Attribute, Headers, HostError, Level, Metadata};
+pub(crate) use words::{AttributeId, HeaderType, HostError, LogLevel, MetadataSource};
 use words::{accepted, guard};
 
 use limpet_core::Specifier;
 
-use crate::plugin::{self, PerRouteConfig, Plugin};
+use crate::plugin::{self, ModulePlugin, PerRouteConfig};
 use crate::specifier;
-use crate::stream::Stream;
+use crate::stream::ModuleStream;
 
 /// Bytes that Envoy or the module owns (`envoy_dynamic_module_type_{envoy,module}_buffer`, which have one layout).
 #[repr(C)]
@@ -178,9 +178,9 @@ struct HeaderField {
 
 /// All headers of a request or response. For one by its name, Envoy would build an index of all, at a higher cost than
 /// all other callbacks of this filter.
-struct Fields(Vec<HeaderField>);
+struct HeaderFields(Vec<HeaderField>);
 
-impl Drop for Fields {
+impl Drop for HeaderFields {
     fn drop(&mut self) {
         let mut fields = std::mem::take(&mut self.0);
         if fields.capacity() <= MAX_SPARE_FIELDS {
@@ -209,7 +209,7 @@ static ROUTES_CONFIGURED: AtomicBool = AtomicBool::new(false);
 thread_local! {
     /// Places of ended streams, for reuse.
     #[expect(clippy::vec_box, reason = "Envoy has the addresses of those that are in use")]
-    static SPARE: RefCell<Vec<Box<Option<Stream>>>> = const { RefCell::new(Vec::new()) };
+    static SPARE: RefCell<Vec<Box<Option<ModuleStream>>>> = const { RefCell::new(Vec::new()) };
     /// Memory for a hook's headers, for reuse.
     static SPARE_FIELDS: Cell<Vec<HeaderField>> = const { Cell::new(Vec::new()) };
 }
@@ -253,7 +253,7 @@ pub(crate) fn has_secrets() -> bool {
     SECRET_CALLBACKS.get().is_some()
 }
 
-pub(crate) fn log(level: Level, line: &str) {
+pub(crate) fn log(level: LogLevel, line: &str) {
     if let Ok(callbacks) = callbacks() {
         // SAFETY: Envoy reads the line before it returns.
         unsafe { (callbacks.log)(level as c_int, Buffer::lend(line.as_bytes())) };
@@ -264,7 +264,7 @@ pub(crate) fn is_1_40() -> bool {
     find(callback_name!(log_v2)).is_some()
 }
 
-pub(crate) struct Configuring<'a> {
+pub(crate) struct EnvoyFilterConfig<'a> {
     handle: *mut c_void,
     hook: PhantomData<&'a ()>,
 }
@@ -300,7 +300,7 @@ pub(crate) struct Counter(usize);
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct SecretId(usize);
 
-impl Configuring<'_> {
+impl EnvoyFilterConfig<'_> {
     /// Defines a counter, only while Envoy creates a configuration.
     pub(crate) fn counter(&self, name: &str) -> Result<Counter, HostError> {
         let callbacks = callbacks()?;
@@ -376,21 +376,21 @@ impl Configuring<'_> {
     }
 }
 
-pub(crate) enum RouteConfig<'a> {
+pub(crate) enum PerRouteLookup<'a> {
     None,
     Ours(&'a PerRouteConfig),
     /// Another module made it.
     Unknown,
 }
 
-pub(crate) struct Exchange<'a> {
+pub(crate) struct EnvoyFilter<'a> {
     handle: *mut c_void,
     /// The fields of request and response, read once, until something is set.
-    fields: [OnceCell<Fields>; 2],
+    fields: [OnceCell<HeaderFields>; 2],
     hook: PhantomData<&'a ()>,
 }
 
-impl Exchange<'_> {
+impl EnvoyFilter<'_> {
     fn new(handle: *mut c_void) -> Self {
         Self {
             handle,
@@ -400,16 +400,16 @@ impl Exchange<'_> {
     }
 
     /// The fields of this lower-case name, in order.
-    pub(crate) fn fields(&self, of: Headers, name: &str) -> Result<impl Iterator<Item = &[u8]>, HostError> {
+    pub(crate) fn fields(&self, of: HeaderType, name: &str) -> Result<impl Iterator<Item = &[u8]>, HostError> {
         let [request, response] = &self.fields;
         let known = match of {
-            Headers::Request => request,
-            Headers::Response => response,
+            HeaderType::Request => request,
+            HeaderType::Response => response,
         };
         if known.get().is_none() {
             let _ = known.set(self.all_fields(of)?);
         }
-        let fields = known.get().map_or(&[][..], |Fields(fields)| fields);
+        let fields = known.get().map_or(&[][..], |HeaderFields(fields)| fields);
         // SAFETY: Envoy has filled them in, and setters forget them before (rule 2).
         let is_named = move |field: &&HeaderField| unsafe { field.name.bytes() } == name.as_bytes();
         // SAFETY: as above.
@@ -419,9 +419,9 @@ impl Exchange<'_> {
             .map(|field| unsafe { field.value.bytes() }))
     }
 
-    fn all_fields(&self, of: Headers) -> Result<Fields, HostError> {
+    fn all_fields(&self, of: HeaderType) -> Result<HeaderFields, HostError> {
         let callbacks = callbacks()?;
-        let mut fields = Fields(SPARE_FIELDS.try_with(Cell::take).unwrap_or_default());
+        let mut fields = HeaderFields(SPARE_FIELDS.try_with(Cell::take).unwrap_or_default());
         // SAFETY: rule 1.
         let count = unsafe { (callbacks.http_get_headers_size)(self.handle, of as c_int) };
         fields.0.clear();
@@ -441,17 +441,17 @@ impl Exchange<'_> {
         callbacks()
     }
 
-    pub(crate) fn set_header(&mut self, of: Headers, name: &str, value: &[u8]) -> Result<(), HostError> {
+    pub(crate) fn set_header(&mut self, of: HeaderType, name: &str, value: &[u8]) -> Result<(), HostError> {
         // Some versions of Envoy take an empty value for a removal.
         accepted(!value.is_empty(), "an empty header")?;
         self.put_header(of, name, Buffer::lend(value))
     }
 
-    pub(crate) fn remove_header(&mut self, of: Headers, name: &str) -> Result<(), HostError> {
+    pub(crate) fn remove_header(&mut self, of: HeaderType, name: &str) -> Result<(), HostError> {
         self.put_header(of, name, Buffer::NONE)
     }
 
-    fn put_header(&mut self, of: Headers, name: &str, value: Buffer) -> Result<(), HostError> {
+    fn put_header(&mut self, of: HeaderType, name: &str, value: Buffer) -> Result<(), HostError> {
         let callbacks = self.setting()?;
         let name = Buffer::lend(name.as_bytes());
         // SAFETY: rule 1; Envoy copies name and value.
@@ -459,7 +459,7 @@ impl Exchange<'_> {
         accepted(did, "a change of a header")
     }
 
-    pub(crate) fn add_header(&mut self, of: Headers, name: &str, value: &[u8]) -> Result<(), HostError> {
+    pub(crate) fn add_header(&mut self, of: HeaderType, name: &str, value: &[u8]) -> Result<(), HostError> {
         let callbacks = self.setting()?;
         let (name, value) = (Buffer::lend(name.as_bytes()), Buffer::lend(value));
         // SAFETY: rule 1; Envoy copies name and value.
@@ -467,7 +467,7 @@ impl Exchange<'_> {
         accepted(did, "a new header")
     }
 
-    pub(crate) fn attribute(&self, attribute: Attribute) -> Result<Option<&[u8]>, HostError> {
+    pub(crate) fn attribute(&self, attribute: AttributeId) -> Result<Option<&[u8]>, HostError> {
         let callbacks = callbacks()?;
         let mut answer = Buffer::NONE;
         // SAFETY: rule 1; Envoy fills in the answer.
@@ -514,25 +514,25 @@ impl Exchange<'_> {
     }
 
     /// The route's, virtual host's or route configuration's configuration for this filter.
-    pub(crate) fn per_route_config(&self) -> Result<RouteConfig<'_>, HostError> {
+    pub(crate) fn per_route_config(&self) -> Result<PerRouteLookup<'_>, HostError> {
         if !ROUTES_CONFIGURED.load(Ordering::Relaxed) {
-            return Ok(RouteConfig::None);
+            return Ok(PerRouteLookup::None);
         }
         let callbacks = callbacks()?;
         // SAFETY: rule 1.
         let pointer = unsafe { (callbacks.get_most_specific_route_config)(self.handle) };
         if pointer.is_null() {
-            return Ok(RouteConfig::None);
+            return Ok(PerRouteLookup::None);
         }
         Ok(match ROUTES.find(pointer) {
             // SAFETY: in the registry, so a `Box<PerRouteConfig>`. Envoy returned it for this request's route, and does
             // not destroy it during this hook (rule 4).
-            Some(config) => RouteConfig::Ours(unsafe { config.as_ref() }),
-            None => RouteConfig::Unknown,
+            Some(config) => PerRouteLookup::Ours(unsafe { config.as_ref() }),
+            None => PerRouteLookup::Unknown,
         })
     }
 
-    pub(crate) fn metadata(&self, of: Metadata, namespace: &str, key: &str) -> Result<Option<&[u8]>, HostError> {
+    pub(crate) fn metadata(&self, of: MetadataSource, namespace: &str, key: &str) -> Result<Option<&[u8]>, HostError> {
         let callbacks = callbacks()?;
         let mut answer = Buffer::NONE;
         let (namespace, key) = (Buffer::lend(namespace.as_bytes()), Buffer::lend(key.as_bytes()));
@@ -588,13 +588,13 @@ impl Exchange<'_> {
     }
 }
 
-pub(crate) struct Choosing<'a> {
+pub(crate) struct ClusterSelection<'a> {
     callbacks: &'static SpecifierCallbacks,
     handle: *mut c_void,
     hook: PhantomData<&'a ()>,
 }
 
-impl Choosing<'_> {
+impl ClusterSelection<'_> {
     pub(crate) fn metadata(&self, namespace: &str, key: &str) -> Option<&[u8]> {
         let mut answer = Buffer::NONE;
         let [namespace, key] = [namespace, key].map(|text| Buffer::lend(text.as_bytes()));
@@ -622,13 +622,17 @@ impl Choosing<'_> {
 ///
 /// # Safety
 /// `http_filter_new` returned `stream`, it is not destroyed, and Envoy passed `handle` with it.
-unsafe fn about(handle: *mut c_void, stream: *const c_void, hook: impl FnOnce(&mut Stream, &mut Exchange<'_>)) {
-    let mut exchange = Exchange::new(handle);
-    // SAFETY: a `Box<Option<Stream>>` of this module without another reference (rule 3).
-    if let Some(Some(stream)) = unsafe { stream.cast::<Option<Stream>>().cast_mut().as_mut() }
+unsafe fn about(
+    handle: *mut c_void,
+    stream: *const c_void,
+    hook: impl FnOnce(&mut ModuleStream, &mut EnvoyFilter<'_>),
+) {
+    let mut exchange = EnvoyFilter::new(handle);
+    // SAFETY: a `Box<Option<ModuleStream>>` of this module without another reference (rule 3).
+    if let Some(Some(stream)) = unsafe { stream.cast::<Option<ModuleStream>>().cast_mut().as_mut() }
         && guard(|| hook(stream, &mut exchange)).is_none()
     {
-        guard(|| stream.give_up(&exchange));
+        guard(|| stream.abort(&exchange));
     }
 }
 
@@ -675,7 +679,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
     _name: Buffer,
     config: Buffer,
 ) -> *const c_void {
-    let configuring = Configuring {
+    let configuring = EnvoyFilterConfig {
         handle,
         hook: PhantomData,
     };
@@ -691,9 +695,9 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
 unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(config: *const c_void) {
     // SAFETY: Envoy returns the reference of `config_new` once (rule 3).
     guard(|| {
-        let plugin = unsafe { Arc::from_raw(config.cast::<Plugin>()) };
+        let plugin = unsafe { Arc::from_raw(config.cast::<ModulePlugin>()) };
         // Streams may hold the plugin for longer, but Envoy may unload the library once it holds no configuration.
-        plugin.leave();
+        plugin.unregister();
     });
 }
 
@@ -703,16 +707,16 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(
     config: *const c_void,
     _event: u64,
 ) {
-    let configured = Configuring {
+    let configured = EnvoyFilterConfig {
         handle,
         hook: PhantomData,
     };
-    // SAFETY: an `Arc<Plugin>` that Envoy still holds (rule 3).
-    let plugin = unsafe { &*config.cast::<Plugin>() };
+    // SAFETY: an `Arc<ModulePlugin>` that Envoy still holds (rule 3).
+    let plugin = unsafe { &*config.cast::<ModulePlugin>() };
     guard(|| plugin.on_schedule(&configured));
 }
 
-/// The answer to [`Configuring::call`].
+/// The answer to [`EnvoyFilterConfig::call`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_callout_done(
     _handle: *mut c_void,
@@ -724,8 +728,8 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_callout_don
     chunks: *const Buffer,
     chunk_count: usize,
 ) {
-    // SAFETY: an `Arc<Plugin>` that Envoy still holds (rule 3).
-    let plugin = unsafe { &*config.cast::<Plugin>() };
+    // SAFETY: an `Arc<ModulePlugin>` that Envoy still holds (rule 3).
+    let plugin = unsafe { &*config.cast::<ModulePlugin>() };
     let fields = if fields.is_null() {
         &[]
     } else {
@@ -802,7 +806,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_cluster_specifier_select(
     let Ok(callbacks) = specifier_callbacks() else {
         return false;
     };
-    let choosing = Choosing {
+    let choosing = ClusterSelection {
         callbacks,
         handle,
         hook: PhantomData,
@@ -817,16 +821,16 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_new(
     config: *const c_void,
     handle: *mut c_void,
 ) -> *const c_void {
-    let config = config.cast::<Plugin>();
-    // SAFETY: an `Arc<Plugin>` that Envoy still holds (rule 3). The stream gets its own reference.
+    let config = config.cast::<ModulePlugin>();
+    // SAFETY: an `Arc<ModulePlugin>` that Envoy still holds (rule 3). The stream gets its own reference.
     let plugin = unsafe {
         Arc::increment_strong_count(config);
         Arc::from_raw(config)
     };
     let spare = SPARE.try_with(|spare| spare.borrow_mut().pop());
     let mut place = spare.ok().flatten().unwrap_or_default();
-    if guard(|| *place = Some(Stream::new(plugin))).is_none() {
-        let exchange = Exchange::new(handle);
+    if guard(|| *place = Some(ModuleStream::new(plugin))).is_none() {
+        let exchange = EnvoyFilter::new(handle);
         // SAFETY: Envoy still holds the configuration (rule 3).
         let plugin = unsafe { &*config };
         guard(|| exchange.count(plugin.counters.host_errors()));
@@ -837,9 +841,9 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_new(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn envoy_dynamic_module_on_http_filter_destroy(stream: *const c_void) {
-    // SAFETY: Envoy returns the `Box<Option<Stream>>` of `http_filter_new` once (rule 3).
+    // SAFETY: Envoy returns the `Box<Option<ModuleStream>>` of `http_filter_new` once (rule 3).
     guard(|| {
-        let mut place = unsafe { Box::from_raw(stream.cast::<Option<Stream>>().cast_mut()) };
+        let mut place = unsafe { Box::from_raw(stream.cast::<Option<ModuleStream>>().cast_mut()) };
         *place = None;
         // Fails while the thread ends.
         let _ = SPARE.try_with(|spare| {
@@ -858,7 +862,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
     _: bool,
 ) -> c_int {
     // SAFETY: handle and stream belong together (rules 1 and 3).
-    unsafe { about(handle, stream, Stream::on_request) };
+    unsafe { about(handle, stream, ModuleStream::on_request) };
     CONTINUE
 }
 
@@ -869,7 +873,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(
     _: bool,
 ) -> c_int {
     // SAFETY: handle and stream belong together (rules 1 and 3).
-    unsafe { about(handle, stream, Stream::on_response) };
+    unsafe { about(handle, stream, ModuleStream::on_response) };
     CONTINUE
 }
 
@@ -889,7 +893,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_local_reply(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn envoy_dynamic_module_on_http_filter_stream_complete(handle: *mut c_void, stream: *const c_void) {
     // SAFETY: handle and stream belong together (rules 1 and 3).
-    unsafe { about(handle, stream, Stream::on_complete) };
+    unsafe { about(handle, stream, ModuleStream::on_complete) };
 }
 
 macro_rules! idle_hooks {

@@ -8,15 +8,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use limpet_core::census::Backend;
 use limpet_core::envoy::{DESTINATION_HEADER, DESTINATION_KEY, METADATA_KEY, METADATA_NAMESPACE, VIA_UPSTREAM};
 use limpet_core::time::Timestamp;
-use limpet_core::token::Destination;
-use limpet_core::view::{self, Answer, RequestView, ResponseView, ViewError};
-use limpet_core::{Counters, SessionError, Unanswered};
+use limpet_core::token::DestinationId;
+use limpet_core::view::{self, RequestView, ResponseView, ViewError, ViewResult};
+use limpet_core::{Counters, SessionError, UnansweredRequests};
 
-use crate::abi::{Attribute, Counter, Exchange, Headers, HostError, Metadata, RouteConfig};
+use crate::abi::{AttributeId, Counter, EnvoyFilter, HeaderType, HostError, MetadataSource, PerRouteLookup};
 use crate::census::CENSUS;
 
 /// The tokens of requests that ended without a response, of all workers.
-pub(crate) static UNANSWERED: Unanswered = Unanswered::new();
+pub(crate) static UNANSWERED: UnansweredRequests = UnansweredRequests::new();
 
 thread_local! {
     /// Memory for changed headers.
@@ -34,15 +34,15 @@ pub(crate) fn keep_room(mut room: Vec<u8>) {
     }
 }
 
-pub(crate) struct Request<'e, 'h> {
-    pub(crate) exchange: &'e mut Exchange<'h>,
+pub(crate) struct ModuleRequest<'e, 'h> {
+    pub(crate) exchange: &'e mut EnvoyFilter<'h>,
     pub(crate) counters: &'e Counters<Counter>,
 }
 
-pub(crate) struct Response<'e, 'h> {
-    pub(crate) exchange: &'e Exchange<'h>,
+pub(crate) struct ModuleResponse<'e, 'h> {
+    pub(crate) exchange: &'e EnvoyFilter<'h>,
     /// The host that the request was steered to, as `ip:port`.
-    pub(crate) asked: Option<&'e [u8]>,
+    pub(crate) requested_host: Option<&'e [u8]>,
     /// The response code details of Envoy's own reply.
     pub(crate) local_reply: Option<&'e [u8]>,
 }
@@ -78,59 +78,59 @@ impl From<HostError> for SessionError {
     }
 }
 
-fn attribute<'e>(exchange: &'e Exchange<'_>, attribute: Attribute) -> Answer<'e> {
+fn attribute<'e>(exchange: &'e EnvoyFilter<'_>, attribute: AttributeId) -> ViewResult<'e> {
     Ok(exchange.attribute(attribute)?.map(Cow::Borrowed))
 }
 
-fn session<'e>(exchange: &'e Exchange<'_>, of: Metadata) -> Answer<'e> {
+fn session<'e>(exchange: &'e EnvoyFilter<'_>, of: MetadataSource) -> ViewResult<'e> {
     let session = exchange.metadata(of, METADATA_NAMESPACE, METADATA_KEY)?;
     // An empty string counts as absent, as in the wasm filter, which gets it as a header.
     Ok(session.filter(|session| !session.is_empty()).map(Cow::Borrowed))
 }
 
-impl RequestView for Request<'_, '_> {
-    fn route_session(&self) -> Answer<'_> {
+impl RequestView for ModuleRequest<'_, '_> {
+    fn route_session(&self) -> ViewResult<'_> {
         match self.exchange.per_route_config()? {
-            RouteConfig::Ours(config) => return Ok(Some(Cow::Borrowed(&config.0))),
-            RouteConfig::Unknown => self.exchange.count(self.counters.unknown_route_configs()),
-            RouteConfig::None => {}
+            PerRouteLookup::Ours(config) => return Ok(Some(Cow::Borrowed(&config.0))),
+            PerRouteLookup::Unknown => self.exchange.count(self.counters.unknown_route_configs()),
+            PerRouteLookup::None => {}
         }
-        session(self.exchange, Metadata::Route)
+        session(self.exchange, MetadataSource::Route)
     }
 
-    fn cluster_session(&self) -> Answer<'_> {
-        session(self.exchange, Metadata::Cluster)
+    fn cluster_session(&self) -> ViewResult<'_> {
+        session(self.exchange, MetadataSource::Cluster)
     }
 
-    fn route_name(&self) -> Answer<'_> {
-        attribute(self.exchange, Attribute::RouteName)
+    fn route_name(&self) -> ViewResult<'_> {
+        attribute(self.exchange, AttributeId::RouteName)
     }
 
-    fn virtual_host(&self) -> Answer<'_> {
-        attribute(self.exchange, Attribute::VirtualHostName)
+    fn virtual_host(&self) -> ViewResult<'_> {
+        attribute(self.exchange, AttributeId::VirtualHostName)
     }
 
-    fn cluster_name(&self) -> Answer<'_> {
+    fn cluster_name(&self) -> ViewResult<'_> {
         Ok(self.exchange.cluster_name()?.map(Cow::Borrowed))
     }
 
-    fn client_address(&self) -> Answer<'_> {
-        attribute(self.exchange, Attribute::SourceAddress)
+    fn client_address(&self) -> ViewResult<'_> {
+        attribute(self.exchange, AttributeId::SourceAddress)
     }
 
-    fn header(&self, name: &str) -> Answer<'_> {
-        Ok(view::joined(name, self.exchange.fields(Headers::Request, name)?))
+    fn header(&self, name: &str) -> ViewResult<'_> {
+        Ok(view::joined(name, self.exchange.fields(HeaderType::Request, name)?))
     }
 
-    fn reroute(&mut self, destination: Destination) -> Answer<'_> {
+    fn reroute(&mut self, destination: DestinationId) -> ViewResult<'_> {
         let destination = destination.to_string();
         self.exchange
-            .set_header(Headers::Request, DESTINATION_HEADER, destination.as_bytes())?;
+            .set_header(HeaderType::Request, DESTINATION_HEADER, destination.as_bytes())?;
         self.exchange.clear_route_cache()?;
         Ok(Some(self.cluster_name()?.unwrap_or_default()))
     }
 
-    fn choose_again(&mut self, destination: Destination) -> Answer<'_> {
+    fn choose_again(&mut self, destination: DestinationId) -> ViewResult<'_> {
         let destination = destination.to_string();
         self.exchange
             .set_metadata(METADATA_NAMESPACE, DESTINATION_KEY, &destination)?;
@@ -142,49 +142,49 @@ impl RequestView for Request<'_, '_> {
         ROOM.try_with(Cell::take).unwrap_or_default()
     }
 
-    fn unanswered(&self) -> Option<&'static Unanswered> {
+    fn unanswered(&self) -> Option<&'static UnansweredRequests> {
         Some(&UNANSWERED)
     }
 
-    fn may_leave(&self, backend: &Backend, now: Timestamp) -> Option<SocketAddr> {
-        CENSUS.may_leave(backend, now)
+    fn restart_host(&self, backend: &Backend, now: Timestamp) -> Option<SocketAddr> {
+        CENSUS.consume_budget(backend, now)
     }
 }
 
-impl ResponseView for Response<'_, '_> {
+impl ResponseView for ModuleResponse<'_, '_> {
     fn maybe_other_host(&self, _strict: bool) -> Result<bool, ViewError> {
-        Ok(self.upstream_address()?.as_deref() != self.asked)
+        Ok(self.upstream_address()?.as_deref() != self.requested_host)
     }
 
-    fn code_details(&self) -> Answer<'_> {
+    fn code_details(&self) -> ViewResult<'_> {
         // Envoy 1.38 has no `response.code_details`, but every version reports its own replies to modules.
         if let Some(details) = self.local_reply {
             return Ok(Some(Cow::Borrowed(details)));
         }
         // A response without an upstream is neither Envoy's nor a backend's but, for example, a cache's.
-        let upstream = attribute(self.exchange, Attribute::UpstreamAddress)?;
+        let upstream = attribute(self.exchange, AttributeId::UpstreamAddress)?;
         Ok(upstream.map(|_| Cow::Borrowed(VIA_UPSTREAM.as_bytes())))
     }
 
-    fn upstream_address(&self) -> Answer<'_> {
-        attribute(self.exchange, Attribute::UpstreamAddress)
+    fn upstream_address(&self) -> ViewResult<'_> {
+        attribute(self.exchange, AttributeId::UpstreamAddress)
     }
 
-    fn cluster_name(&self) -> Answer<'_> {
+    fn cluster_name(&self) -> ViewResult<'_> {
         Ok(self.exchange.cluster_name()?.map(Cow::Borrowed))
     }
 
-    fn cluster_session(&self) -> Answer<'_> {
-        session(self.exchange, Metadata::Cluster)
+    fn cluster_session(&self) -> ViewResult<'_> {
+        session(self.exchange, MetadataSource::Cluster)
     }
 
     fn fields(&self, name: &str) -> Result<Vec<Cow<'_, [u8]>>, ViewError> {
-        let fields = self.exchange.fields(Headers::Response, name)?;
+        let fields = self.exchange.fields(HeaderType::Response, name)?;
         Ok(fields.map(Cow::Borrowed).collect())
     }
 
     fn is_https(&self) -> Result<bool, ViewError> {
-        let scheme = self.exchange.fields(Headers::Request, ":scheme")?.next();
+        let scheme = self.exchange.fields(HeaderType::Request, ":scheme")?.next();
         Ok(scheme.is_some_and(view::is_https))
     }
 

@@ -6,7 +6,7 @@
 
 mod abi;
 mod census;
-mod discovered;
+mod discovered_filter;
 mod host;
 mod plugin;
 mod reporter;

@@ -5,19 +5,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use limpet_core::config::FencesAhead;
 use limpet_core::config::schema::{FilterConfig, SdsKeysConfig};
-use limpet_core::source::Tables;
-use limpet_core::{Counters, Defined, Filter, config};
+use limpet_core::source::SharedTables;
+use limpet_core::{Counters, DefinedCounters, Filter, config};
 
-use crate::abi::{self, Configuring, Counter, Exchange, HostError, Level};
-use crate::discovered::Discovered;
+use crate::abi::{self, Counter, EnvoyFilter, EnvoyFilterConfig, HostError, LogLevel};
+use crate::discovered_filter::DiscoveredFilter;
 use crate::host;
-use crate::reporter::Reporter;
+use crate::reporter::ModuleReporter;
 
 /// Fences of all configurations in this process.
 static FENCES_AHEAD: Mutex<FencesAhead> = Mutex::new(FencesAhead::new());
 
 /// Tables of all configurations: entries outlast one that does not change their policy.
-static TABLES: Tables = Tables::new();
+static TABLES: SharedTables = SharedTables::new();
 
 /// Warnings in Envoy's log.
 static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
@@ -31,7 +31,7 @@ pub(crate) fn warn_once(text: String) {
     if said.contains(&text) {
         return;
     }
-    abi::log(Level::Warn, &format!("limpet: {text}"));
+    abi::log(LogLevel::Warn, &format!("limpet: {text}"));
     if said.len() == REMEMBERED {
         said.pop_first();
     }
@@ -39,22 +39,22 @@ pub(crate) fn warn_once(text: String) {
 }
 
 #[derive(Debug)]
-pub(crate) struct Plugin {
+pub(crate) struct ModulePlugin {
     /// Without keys if these are in a secret.
     pub(crate) filter: Filter,
-    discovered: Option<Discovered>,
+    discovered: Option<DiscoveredFilter>,
     pub(crate) counters: Counters<Counter>,
-    reporter: Option<Reporter>,
+    reporter: Option<ModuleReporter>,
 }
 
-impl Plugin {
-    pub(crate) fn leave(&self) {
+impl ModulePlugin {
+    pub(crate) fn unregister(&self) {
         if let Some(reporter) = &self.reporter {
-            reporter.leave();
+            reporter.unregister();
         }
     }
 
-    pub(crate) fn on_schedule(&self, configured: &Configuring<'_>) {
+    pub(crate) fn on_schedule(&self, configured: &EnvoyFilterConfig<'_>) {
         if let Some(reporter) = &self.reporter {
             reporter.report(configured);
         }
@@ -71,25 +71,25 @@ impl Plugin {
         }
     }
 
-    /// The filter with the keyring of the secret; `None` to use [`Plugin::filter`].
-    pub(crate) fn discovered(&self, exchange: &Exchange<'_>) -> Result<Option<Arc<Filter>>, HostError> {
+    /// The filter with the keyring of the secret; `None` to use [`ModulePlugin::filter`].
+    pub(crate) fn discovered(&self, exchange: &EnvoyFilter<'_>) -> Result<Option<Arc<Filter>>, HostError> {
         let Some(discovered) = &self.discovered else {
             return Ok(None);
         };
         let secret = exchange.secret(discovered.secret)?;
         Ok(discovered.filter(secret, &self.filter).unwrap_or_else(|error| {
             exchange.count(self.counters.refused_secrets());
-            abi::log(Level::Error, &format!("limpet: secret refused: {error}"));
+            abi::log(LogLevel::Error, &format!("limpet: secret refused: {error}"));
             discovered.newest()
         }))
     }
 }
 
-pub(crate) fn configure(configuring: &Configuring<'_>, json: &[u8]) -> Option<Plugin> {
+pub(crate) fn configure(configuring: &EnvoyFilterConfig<'_>, json: &[u8]) -> Option<ModulePlugin> {
     match try_configure(configuring, json) {
         Ok(plugin) => Some(plugin),
         Err(error) => {
-            abi::log(Level::Error, &format!("limpet: configuration refused: {error}"));
+            abi::log(LogLevel::Error, &format!("limpet: configuration refused: {error}"));
             None
         }
     }
@@ -107,13 +107,13 @@ pub(crate) fn configure_per_route(session: &[u8]) -> Option<PerRouteConfig> {
             "limpet: route configuration refused: {error}, found {:?}",
             String::from_utf8_lossy(session)
         );
-        abi::log(Level::Error, &line);
+        abi::log(LogLevel::Error, &line);
         return None;
     }
     Some(PerRouteConfig(session.to_vec()))
 }
 
-fn try_configure(configuring: &Configuring<'_>, json: &[u8]) -> Result<Plugin, String> {
+fn try_configure(configuring: &EnvoyFilterConfig<'_>, json: &[u8]) -> Result<ModulePlugin, String> {
     let mut config = config::parse(json).map_err(|error| error.to_string())?;
     let by_virtual_host = config.routes.iter().position(|route| route.virtual_host.is_some());
     if let Some(index) = by_virtual_host.filter(|_| !abi::is_1_40()) {
@@ -136,17 +136,19 @@ fn try_configure(configuring: &Configuring<'_>, json: &[u8]) -> Result<Plugin, S
         (filter, None, warnings)
     };
     filter.remember_tokens();
-    filter.keep_tables(|policy, rules| TABLES.of(policy, rules));
+    filter.set_tables(|policy, rules| TABLES.get_or_insert(policy, rules));
     // Each configuration has its own, which Envoy drops with it.
-    let counters = Counters::define(&filter, &mut Defined::default(), |name| configuring.counter(name));
+    let counters = Counters::define(&filter, &mut DefinedCounters::default(), |name| {
+        configuring.counter(name)
+    });
     let counters = counters.map_err(|error| error.to_string())?;
     let reporter = filter
         .report_sessions()
-        .and_then(|rules| Reporter::join(rules, configuring));
+        .and_then(|rules| ModuleReporter::register(rules, configuring));
     for warning in warnings.into_iter().chain(ahead) {
         warn_once(format!("{}: {warning}", warning.field()));
     }
-    Ok(Plugin {
+    Ok(ModulePlugin {
         filter,
         discovered,
         counters,
@@ -156,10 +158,10 @@ fn try_configure(configuring: &Configuring<'_>, json: &[u8]) -> Result<Plugin, S
 
 /// Subscribes to the secret. If it is there already, it must be a keyring.
 fn discover(
-    configuring: &Configuring<'_>,
+    configuring: &EnvoyFilterConfig<'_>,
     config: &FilterConfig,
     sds: &SdsKeysConfig,
-) -> Result<(Filter, Discovered), String> {
+) -> Result<(Filter, DiscoveredFilter), String> {
     if !abi::has_secrets() {
         return Err(
             "sdsKeys: Envoy hands secrets (SDS) to dynamic modules from 1.40 on, and this one is older".to_owned(),
@@ -167,7 +169,7 @@ fn discover(
     }
     let filter = Filter::without_keys(config).map_err(|error| error.to_string())?;
     let subscribed = configuring.subscribe(&sds.name, &sds.source());
-    let discovered = Discovered::new(subscribed.map_err(|_| NO_SECRET.to_owned())?);
+    let discovered = DiscoveredFilter::new(subscribed.map_err(|_| NO_SECRET.to_owned())?);
     let secret = configuring
         .secret(discovered.secret)
         .map_err(|error| error.to_string())?;

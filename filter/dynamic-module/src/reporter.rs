@@ -7,14 +7,14 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use limpet_core::census::report::{Answer, PATH, PATIENCE};
+use limpet_core::census::report::{PATH, PATIENCE, ReportResponse};
 use limpet_core::config::schema::ReportSessionsConfig;
 
-use crate::abi::{self, Configuring, Level, Scheduler};
+use crate::abi::{self, EnvoyFilterConfig, LogLevel, Scheduler};
 use crate::census::CENSUS;
 use crate::host;
 
-static STATE: Mutex<State> = Mutex::new(State {
+static STATE: Mutex<ReportSchedule> = Mutex::new(ReportSchedule {
     members: Vec::new(),
     thread: None,
     sender: None,
@@ -23,8 +23,8 @@ static STATE: Mutex<State> = Mutex::new(State {
 });
 static LEAVE: Condvar = Condvar::new();
 
-struct State {
-    members: Vec<Member>,
+struct ReportSchedule {
+    members: Vec<ReportingFilter>,
     thread: Option<JoinHandle<()>>,
     sender: Option<u64>,
     next: u64,
@@ -32,27 +32,27 @@ struct State {
     idle: u32,
 }
 
-struct Member {
+struct ReportingFilter {
     id: u64,
     scheduler: Scheduler,
     interval: Duration,
 }
 
 #[derive(Debug)]
-pub(crate) struct Reporter {
+pub(crate) struct ModuleReporter {
     id: u64,
     cluster: String,
     node_cluster: String,
 }
 
-fn state() -> MutexGuard<'static, State> {
+fn state() -> MutexGuard<'static, ReportSchedule> {
     // A panic cannot leave it half-changed.
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Reporter {
+impl ModuleReporter {
     /// Reports from now on, in turn with other configurations. `None` if this Envoy cannot.
-    pub(crate) fn join(rules: &ReportSessionsConfig, configuring: &Configuring<'_>) -> Option<Self> {
+    pub(crate) fn register(rules: &ReportSessionsConfig, configuring: &EnvoyFilterConfig<'_>) -> Option<Self> {
         let Some(scheduler) = configuring.scheduler() else {
             crate::plugin::warn_once("reportSessions: this Envoy has no calls for dynamic modules".to_owned());
             return None;
@@ -61,7 +61,7 @@ impl Reporter {
         let mut state = state();
         let id = state.next;
         state.next += 1;
-        state.members.push(Member {
+        state.members.push(ReportingFilter {
             id,
             scheduler,
             interval: rules.interval.get(),
@@ -69,7 +69,7 @@ impl Reporter {
         if state.thread.is_none() {
             match std::thread::Builder::new().name("limpet".to_owned()).spawn(wait) {
                 Ok(thread) => state.thread = Some(thread),
-                Err(error) => abi::log(Level::Warn, &format!("limpet: sessions are not reported: {error}")),
+                Err(error) => abi::log(LogLevel::Warn, &format!("limpet: sessions are not reported: {error}")),
             }
         }
         Some(Self {
@@ -79,11 +79,11 @@ impl Reporter {
         })
     }
 
-    pub(crate) fn leave(&self) {
+    pub(crate) fn unregister(&self) {
         let mut state = state();
         state.members.retain(|member| member.id != self.id);
         if state.sender.take_if(|sender| *sender == self.id).is_some() {
-            CENSUS.failed();
+            CENSUS.report_failed();
         }
         if state.members.is_empty()
             && let Some(thread) = state.thread.take()
@@ -96,7 +96,7 @@ impl Reporter {
     }
 
     /// Sends changes, unless a report is under way.
-    pub(crate) fn report(&self, configured: &Configuring<'_>) {
+    pub(crate) fn report(&self, configured: &EnvoyFilterConfig<'_>) {
         let mut state = state();
         let Some(report) = CENSUS.next_report(&self.node_cluster, &mut state.idle, host::now()) else {
             return;
@@ -111,7 +111,7 @@ impl Reporter {
         match configured.call(&self.cluster, &fields, &report.grpc_body(), PATIENCE) {
             Ok(()) => state.sender = Some(self.id),
             // The cluster has no connection, or does not exist.
-            Err(_) => CENSUS.unsent(),
+            Err(_) => CENSUS.report_unsent(),
         }
     }
 
@@ -131,9 +131,9 @@ impl Reporter {
         if state().sender.take_if(|sender| *sender == self.id).is_none() {
             return;
         }
-        match Answer::of_grpc_body(body).filter(|_| is_taken) {
-            Some(answer) => CENSUS.arrived(&answer, host::now()),
-            None => CENSUS.failed(),
+        match ReportResponse::of_grpc_body(body).filter(|_| is_taken) {
+            Some(answer) => CENSUS.receive(&answer, host::now()),
+            None => CENSUS.report_failed(),
         }
     }
 }

@@ -6,7 +6,7 @@
 use limpet_core::Specifier;
 use limpet_core::envoy::{DESTINATION_KEY, METADATA_NAMESPACE};
 
-use crate::abi::{self, Choosing, Level};
+use crate::abi::{self, ClusterSelection, LogLevel};
 
 pub(crate) fn configure(json: &[u8]) -> Option<Specifier> {
     let specifier = if abi::has_specifiers() {
@@ -15,11 +15,11 @@ pub(crate) fn configure(json: &[u8]) -> Option<Specifier> {
         Err("Envoy has all that it needs from 1.40 on, and this one is older".to_owned())
     };
     specifier
-        .inspect_err(|error| abi::log(Level::Error, &format!("limpet: cluster specifier refused: {error}")))
+        .inspect_err(|error| abi::log(LogLevel::Error, &format!("limpet: cluster specifier refused: {error}")))
         .ok()
 }
 
-pub(crate) fn choose<'s>(specifier: &'s Specifier, request: &Choosing<'_>) -> &'s str {
+pub(crate) fn choose<'s>(specifier: &'s Specifier, request: &ClusterSelection<'_>) -> &'s str {
     let said = request.metadata(METADATA_NAMESPACE, DESTINATION_KEY);
     specifier.choose(said, request.random())
 }

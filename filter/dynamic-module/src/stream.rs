@@ -4,26 +4,26 @@ use limpet_core::census::Census;
 use limpet_core::envoy::HASH_STATE;
 use limpet_core::outcome::{self, FILTER_STATE, RequestOutcome, ResponseOutcome};
 use limpet_core::view::ViewError;
-use limpet_core::{Actions, Session, SessionError, Steering, address};
+use limpet_core::{Actions, RequestSession, SessionError, Steering, address};
 
-use crate::abi::{self, Counter, Exchange, Headers, Level};
+use crate::abi::{self, Counter, EnvoyFilter, HeaderType, LogLevel};
 use crate::census::CENSUS;
-use crate::host::{self, Request, Response, UNANSWERED};
-use crate::plugin::{self, Plugin};
+use crate::host::{self, ModuleRequest, ModuleResponse, UNANSWERED};
+use crate::plugin::{self, ModulePlugin};
 
 /// The state of a request. Its parts stay in place: to move a session costs more than to look at it.
-pub(crate) struct Stream {
-    plugin: Arc<Plugin>,
-    session: Option<Session>,
-    asked: Option<address::Text>,
+pub(crate) struct ModuleStream {
+    plugin: Arc<ModulePlugin>,
+    session: Option<RequestSession>,
+    asked: Option<address::AddressText>,
     /// The response code details of Envoy's own reply.
     local_reply: Option<Vec<u8>>,
     /// For the access log. Set once, at the end, because Envoy keeps the first value.
     outcome: (Option<RequestOutcome>, ResponseOutcome),
 }
 
-impl Stream {
-    pub(crate) fn new(plugin: Arc<Plugin>) -> Self {
+impl ModuleStream {
+    pub(crate) fn new(plugin: Arc<ModulePlugin>) -> Self {
         Self {
             plugin,
             session: None,
@@ -33,7 +33,7 @@ impl Stream {
         }
     }
 
-    pub(crate) fn on_request(&mut self, exchange: &mut Exchange<'_>) {
+    pub(crate) fn on_request(&mut self, exchange: &mut EnvoyFilter<'_>) {
         if let Err(error) = self.begin(exchange) {
             self.session = None;
             self.outcome.0 = None;
@@ -47,7 +47,7 @@ impl Stream {
         }
     }
 
-    pub(crate) fn on_response(&mut self, exchange: &mut Exchange<'_>) {
+    pub(crate) fn on_response(&mut self, exchange: &mut EnvoyFilter<'_>) {
         let answered = self.answer(exchange);
         // A second call finds no session.
         self.session = None;
@@ -56,7 +56,7 @@ impl Stream {
         }
     }
 
-    pub(crate) fn on_complete(&mut self, exchange: &mut Exchange<'_>) {
+    pub(crate) fn on_complete(&mut self, exchange: &mut EnvoyFilter<'_>) {
         // Without a response, Envoy may begin the request again at once.
         if let Some(session) = self.session.take() {
             session.end_unanswered(&UNANSWERED, || Ok(host::now()));
@@ -74,24 +74,24 @@ impl Stream {
     }
 
     /// Ends the session, because a hook has panicked.
-    pub(crate) fn give_up(&mut self, exchange: &Exchange<'_>) {
+    pub(crate) fn abort(&mut self, exchange: &EnvoyFilter<'_>) {
         self.session = None;
         exchange.count(self.plugin.counters.host_errors());
     }
 
     /// Counts why a request continues without a session.
-    fn report(&self, exchange: &Exchange<'_>, error: &SessionError) {
+    fn report(&self, exchange: &EnvoyFilter<'_>, error: &SessionError) {
         exchange.count(self.plugin.counters.error(error));
         if let SessionError::UnknownSession(_) = error {
-            abi::log(Level::Debug, &format!("limpet: {error}"));
+            abi::log(LogLevel::Debug, &format!("limpet: {error}"));
         }
     }
 
-    fn begin(&mut self, exchange: &mut Exchange<'_>) -> Result<(), SessionError> {
+    fn begin(&mut self, exchange: &mut EnvoyFilter<'_>) -> Result<(), SessionError> {
         let plugin = &*self.plugin;
         let discovered = plugin.discovered(exchange)?;
         let filter = discovered.as_deref().unwrap_or(&plugin.filter);
-        let mut request = Request {
+        let mut request = ModuleRequest {
             exchange,
             counters: &plugin.counters,
         };
@@ -101,44 +101,44 @@ impl Stream {
         };
         let policy = session.policy_index();
         let plan = session.on_request(&mut request, host::now())?;
-        let mut message = Message {
+        let mut message = ModuleActions {
             exchange,
-            headers: Headers::Request,
+            headers: HeaderType::Request,
             asked: &mut self.asked,
             outcome: &mut self.outcome,
         };
-        Ok(plan.carry_out(&mut message, &plugin.counters, policy)?)
+        Ok(plan.apply(&mut message, &plugin.counters, policy)?)
     }
 
-    fn answer(&mut self, exchange: &mut Exchange<'_>) -> Result<(), SessionError> {
+    fn answer(&mut self, exchange: &mut EnvoyFilter<'_>) -> Result<(), SessionError> {
         let Some(session) = &mut self.session else {
             return Ok(());
         };
         let policy = session.policy_index();
-        let response = Response {
+        let response = ModuleResponse {
             exchange,
-            asked: self.asked.as_ref().map(address::Text::as_bytes),
+            requested_host: self.asked.as_ref().map(address::AddressText::as_bytes),
             local_reply: self.local_reply.as_deref(),
         };
         let plan = session.on_response(&response, || Ok(host::now()))?;
-        let mut message = Message {
+        let mut message = ModuleActions {
             exchange,
-            headers: Headers::Response,
+            headers: HeaderType::Response,
             asked: &mut self.asked,
             outcome: &mut self.outcome,
         };
-        Ok(plan.carry_out(&mut message, &self.plugin.counters, policy)?)
+        Ok(plan.apply(&mut message, &self.plugin.counters, policy)?)
     }
 }
 
-struct Message<'e, 'h> {
-    exchange: &'e mut Exchange<'h>,
-    headers: Headers,
-    asked: &'e mut Option<address::Text>,
+struct ModuleActions<'e, 'h> {
+    exchange: &'e mut EnvoyFilter<'h>,
+    headers: HeaderType,
+    asked: &'e mut Option<address::AddressText>,
     outcome: &'e mut (Option<RequestOutcome>, ResponseOutcome),
 }
 
-impl Actions for Message<'_, '_> {
+impl Actions for ModuleActions<'_, '_> {
     type Counter = Counter;
 
     fn remove_header(&mut self, name: &str) -> Result<(), ViewError> {
@@ -170,19 +170,19 @@ impl Actions for Message<'_, '_> {
         self.exchange.count(counter);
     }
 
-    fn tell(&mut self, tell: impl FnOnce(&Census)) {
+    fn record(&mut self, tell: impl FnOnce(&Census)) {
         tell(&CENSUS);
     }
 
     fn warn(&mut self, line: &str) {
-        abi::log(Level::Warn, &format!("limpet: {line}"));
+        abi::log(LogLevel::Warn, &format!("limpet: {line}"));
     }
 
     fn warn_once(&mut self, line: String) {
         plugin::warn_once(line);
     }
 
-    fn note(&mut self, request: Option<RequestOutcome>, response: ResponseOutcome) -> Result<(), ViewError> {
+    fn log_outcome(&mut self, request: Option<RequestOutcome>, response: ResponseOutcome) -> Result<(), ViewError> {
         *self.outcome = (self.outcome.0.or(request), response);
         Ok(())
     }

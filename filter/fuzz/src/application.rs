@@ -7,8 +7,8 @@ use limpet_core::fakes::CLUSTER;
 use limpet_core::keyring::{Key, KeyId, KeyState, Keyring, Secret};
 use limpet_core::outcome::{RequestOutcome, ResponseOutcome};
 use limpet_core::time::Timestamp;
-use limpet_core::token::{CarrierMode, Claims, Destination, Form, Realm, is_token};
-use limpet_core::{Filter, HeaderEdit, Session};
+use limpet_core::token::{CarrierMode, Claims, DestinationId, PayloadForm, Realm, is_token};
+use limpet_core::{Filter, HeaderEdit, RequestSession};
 
 use crate::begins_and_ends::begins_and_ends;
 use crate::proxy::{HOST, NONCE, request, response};
@@ -39,18 +39,18 @@ impl Site {
         let keyring = Keyring::new(vec![key]).expect("a key that signs");
         let claims = Claims {
             host: HOST.parse().expect("an address"),
-            destination: Destination::of_cluster(CLUSTER.as_bytes()),
+            destination: DestinationId::of_cluster(CLUSTER.as_bytes()),
             issued_at: now(),
             last_seen: now(),
         };
         Self {
             filter,
             header: if carrier == "cookie" { "set-cookie" } else { NAME },
-            token: Realm::new(&keyring, b"scope", mode, NAME).seal(Form::Sealed, &claims, NONCE),
+            token: Realm::new(&keyring, b"scope", mode, NAME).seal(PayloadForm::Sealed, &claims, NONCE),
         }
     }
 
-    fn session(&self) -> Session {
+    fn session(&self) -> RequestSession {
         let session = self.filter.session(&request()).expect("every answer is there");
         session.expect("a default")
     }

@@ -1,4 +1,4 @@
-use limpet_core::carrier::set_cookie::{Said, said};
+use limpet_core::carrier::set_cookie::{CookieChange, change_of};
 use limpet_core::outcome::ResponseOutcome;
 use limpet_core::time::Timestamp;
 use limpet_core::{Filter, HeaderEdit};
@@ -29,10 +29,10 @@ pub(crate) fn begins_and_ends(fields: &[&[u8]]) {
     let plan = session
         .on_response(&response("set-cookie", fields), || Ok(now))
         .expect("every answer is there");
-    let expected = said(fields.iter().copied(), NAME, now);
+    let expected = change_of(fields.iter().copied(), NAME, now);
     let outcome = match expected {
-        Some(Said::Set) => ResponseOutcome::Issued,
-        Some(Said::Deleted) | None => ResponseOutcome::Unchanged,
+        Some(CookieChange::Set) => ResponseOutcome::Issued,
+        Some(CookieChange::Deleted) | None => ResponseOutcome::Unchanged,
     };
     assert_eq!(plan.outcome, outcome, "{expected:?}");
     let added: Vec<_> = plan
@@ -46,6 +46,6 @@ pub(crate) fn begins_and_ends(fields: &[&[u8]]) {
     let own = added
         .last()
         .map(|field| field.starts_with(b"the-cookie-of-the-filter=;"));
-    let deletes = expected.map(|said| said == Said::Deleted);
+    let deletes = expected.map(|said| said == CookieChange::Deleted);
     assert_eq!(own, deletes, "a token, a deletion, or nothing");
 }

@@ -1,4 +1,4 @@
-use limpet_core::carrier::cookie_field::{Verdict, edit, unquoted};
+use limpet_core::carrier::cookie_field::{CookieEdit, edit, unquoted};
 use limpet_core::carrier::header;
 
 const NAME: &str = "session";
@@ -45,10 +45,10 @@ fn take(field: &[u8]) -> (Vec<&[u8]>, Option<Vec<u8>>) {
     let mut found = Vec::new();
     let remaining = edit(field, |name, value| {
         if name != NAME.as_bytes() {
-            return Verdict::Keep;
+            return CookieEdit::Keep;
         }
         found.push(unquoted(value));
-        Verdict::Remove
+        CookieEdit::Remove
     });
     (found, remaining)
 }

@@ -1,4 +1,4 @@
-use limpet_core::carrier::cookie_name::{CookieNames, Whose};
+use limpet_core::carrier::cookie_name::{CookieNames, CookieOwner};
 
 /// Takes the lines as a session's name, its scope, and a cookie's name.
 ///
@@ -18,25 +18,28 @@ pub fn cookie_names(data: &[u8]) {
         per_scope.current()
     );
     for names in [&plain, &per_scope] {
-        let own = [(names.current(), Whose::Current), (names.former(), Whose::Former)];
+        let own = [
+            (names.current(), CookieOwner::Current),
+            (names.former(), CookieOwner::Former),
+        ];
         for (name, whose) in own {
-            assert_eq!(names.whose(name.as_bytes()), whose, "{name}");
+            assert_eq!(names.owner_of(name.as_bytes()), whose, "{name}");
         }
         let known = own.iter().find(|(own, _)| own.as_bytes() == name);
         let expected = match known {
             Some((_, whose)) => *whose,
-            None if is_of_scope(&session, name) => Whose::OtherScope,
-            None => Whose::Other,
+            None if is_of_scope(&session, name) => CookieOwner::OtherScope,
+            None => CookieOwner::Other,
         };
-        assert_eq!(names.whose(name), expected, "{}", name.escape_ascii());
+        assert_eq!(names.owner_of(name), expected, "{}", name.escape_ascii());
     }
     let of_another = CookieNames::new(&session, name, true);
     let expected = if of_another == per_scope {
-        Whose::Current
+        CookieOwner::Current
     } else {
-        Whose::OtherScope
+        CookieOwner::OtherScope
     };
-    assert_eq!(per_scope.whose(of_another.current().as_bytes()), expected);
+    assert_eq!(per_scope.owner_of(of_another.current().as_bytes()), expected);
 }
 
 fn is_of_scope(session: &str, name: &[u8]) -> bool {
@@ -52,5 +55,5 @@ pub fn is_of_another_scope(data: &[u8]) -> bool {
     let mut lines = data.splitn(3, |byte| *byte == b'\n');
     let session = String::from_utf8_lossy(lines.next().unwrap_or_default()).into_owned();
     let names = CookieNames::new(&session, lines.next().unwrap_or_default(), true);
-    names.whose(lines.next().unwrap_or_default()) == Whose::OtherScope
+    names.owner_of(lines.next().unwrap_or_default()) == CookieOwner::OtherScope
 }

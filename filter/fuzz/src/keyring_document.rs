@@ -19,7 +19,7 @@ pub fn keyring_document(data: &[u8]) {
         "written and read again"
     );
     let entries = parsed.entries();
-    assert!(Keyring::of(&entries).is_ok(), "it is a keyring");
+    assert!(Keyring::from_entries(&entries).is_ok(), "it is a keyring");
     let shown = format!("{parsed:?} {entries:?}");
     for secret in entries.iter().filter_map(|entry| entry.secret.as_ref()) {
         assert!(!shown.contains(secret.to_base64().as_str()), "a secret is shown");

@@ -22,7 +22,7 @@ pub fn has_parameter(path: &[u8]) -> bool {
 /// Whether the Location leads back to the host of the request.
 #[must_use]
 pub fn leads_back(url: &[u8]) -> bool {
-    location::leads_back(url, AUTHORITY, false)
+    location::is_same_origin(url, AUTHORITY, false)
 }
 
 fn as_path(path: &[u8]) {
@@ -66,7 +66,7 @@ fn is_ours(parameter: &[u8]) -> bool {
 
 fn as_location(url: &[u8]) {
     for https in [false, true] {
-        if !location::leads_back(url, AUTHORITY, https) {
+        if !location::is_same_origin(url, AUTHORITY, https) {
             continue;
         }
         // Browsers drop some of these bytes, and take `\` for `/`.
@@ -92,7 +92,7 @@ fn as_location(url: &[u8]) {
         }
         let with_token = query::with(url, NAME, "T");
         assert!(
-            location::leads_back(&with_token, AUTHORITY, https),
+            location::is_same_origin(&with_token, AUTHORITY, https),
             "it leads elsewhere now"
         );
         let without_fragment = with_token.split(|byte| *byte == b'#').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-use limpet_core::carrier::set_cookie::{Said, is_deletion, said, value_of};
+use limpet_core::carrier::set_cookie::{CookieChange, change_of, is_deletion, value_of};
 use limpet_core::time::Timestamp;
 
 const NAME: &str = "session";
@@ -21,14 +21,20 @@ pub fn set_cookie(field: &[u8]) {
     }
     let now = Timestamp::from_unix_seconds(1_763_718_000);
     let is_set = found.is_some_and(|value| !matches!(value, b"" | b"\"\"")) && !is_deletion(field, now);
-    let expected = found.map(|_| if is_set { Said::Set } else { Said::Deleted });
+    let expected = found.map(|_| {
+        if is_set {
+            CookieChange::Set
+        } else {
+            CookieChange::Deleted
+        }
+    });
     assert_eq!(
-        said([field], NAME, now),
+        change_of([field], NAME, now),
         expected,
         "set or deleted, if it is of the name"
     );
-    let beside = said([field, &b"session=other"[..]], NAME, now);
-    assert_eq!(beside, Some(Said::Set), "one that sets the cookie counts");
+    let beside = change_of([field, &b"session=other"[..]], NAME, now);
+    assert_eq!(beside, Some(CookieChange::Set), "one that sets the cookie counts");
     let [beginning, end] =
         [0, u64::MAX / 1000].map(|seconds| is_deletion(field, Timestamp::from_unix_seconds(seconds)));
     assert!(end || !beginning, "what is deleted stays so");

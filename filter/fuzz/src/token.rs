@@ -2,7 +2,9 @@ use std::net::SocketAddr;
 
 use limpet_core::keyring::{Key, KeyId, KeyState, Keyring, Secret};
 use limpet_core::time::Timestamp;
-use limpet_core::token::{CarrierMode, Claims, Destination, Form, MAX_TEXT_LEN, Realm, Refusal, Unverified};
+use limpet_core::token::{
+    CarrierMode, Claims, DestinationId, MAX_TEXT_LEN, PayloadForm, Realm, TokenRefusal, UnverifiedToken,
+};
 
 /// The realm of the corpus: key 1 signs, key 2 is retiring.
 #[must_use]
@@ -29,12 +31,12 @@ pub fn token(data: &[u8]) {
 fn as_text(text: &[u8]) {
     let realm = realm();
     let opened = realm.open(text);
-    match Unverified::parse(text) {
-        Err(refusal) => assert_eq!(refusal, Refusal::Malformed),
+    match UnverifiedToken::parse(text) {
+        Err(refusal) => assert_eq!(refusal, TokenRefusal::Malformed),
         Ok(seen) => {
             assert!(text.len() == 60 || text.len() == MAX_TEXT_LEN, "the length of a token");
             let known = [1, 2].contains(&seen.key_id.0);
-            assert_eq!(opened == Err(Refusal::UnknownKey), !known, "a key is known or not");
+            assert_eq!(opened == Err(TokenRefusal::UnknownKey), !known, "a key is known or not");
             if let (Ok(opened), Some(claims)) = (opened, seen.claims) {
                 assert_eq!(opened.claims, claims, "the readable part equals the signed part");
             }
@@ -43,9 +45,9 @@ fn as_text(text: &[u8]) {
     let Ok(opened) = opened else {
         return;
     };
-    assert!(Unverified::parse(text).is_ok(), "what opens can be parsed");
+    assert!(UnverifiedToken::parse(text).is_ok(), "what opens can be parsed");
     opens_nowhere_else(text);
-    for form in [Form::Sealed, Form::Signed] {
+    for form in [PayloadForm::Sealed, PayloadForm::Signed] {
         let again = realm.seal(form, &opened.claims, [0; 4]);
         let again = realm.open(again.as_bytes()).expect("our own token");
         assert_eq!(again.claims, opened.claims, "sealed again it says the same");
@@ -62,7 +64,7 @@ fn opens_nowhere_else(text: &[u8]) {
     ] {
         assert_eq!(
             bound(scope, mode, name).open(text),
-            Err(Refusal::BadSignature),
+            Err(TokenRefusal::BadSignature),
             "{scope} {name}"
         );
     }
@@ -90,11 +92,15 @@ fn as_claims(data: &[u8]) {
     };
     let claims = Claims {
         host,
-        destination: Destination([numbers[2], numbers[3], address[0], address[15]]),
+        destination: DestinationId([numbers[2], numbers[3], address[0], address[15]]),
         issued_at: time(&numbers[4..10]),
         last_seen: time(&numbers[10..16]),
     };
-    let form = if flags & 4 == 0 { Form::Sealed } else { Form::Signed };
+    let form = if flags & 4 == 0 {
+        PayloadForm::Sealed
+    } else {
+        PayloadForm::Signed
+    };
     let text = realm().seal(form, &claims, [flags; 4]);
     assert_eq!(text.len(), if host.is_ipv4() { 60 } else { MAX_TEXT_LEN });
     let opened = realm().open(text.as_bytes()).expect("our own token");

@@ -1,5 +1,5 @@
-use limpet_core::keyring::wrapped::{MAX_TEXT_LEN, UnwrapError, Wrapped, wrap};
-use limpet_core::keyring::{Entry, KeyId, KeyState, Keyring, Secret};
+use limpet_core::keyring::wrapped::{MAX_TEXT_LEN, UnwrapError, WrappedKeyring, wrap};
+use limpet_core::keyring::{KeyEntry, KeyId, KeyState, Keyring, Secret};
 
 /// The key-encryption key of the corpus.
 #[must_use]
@@ -18,8 +18,8 @@ pub fn wrapped_keyring(data: &[u8]) {
     as_entries(data);
 }
 
-fn opened(text: &str) -> Result<Vec<Entry>, UnwrapError> {
-    Wrapped::parse(text)?.open(&key_encryption_key())
+fn opened(text: &str) -> Result<Vec<KeyEntry>, UnwrapError> {
+    WrappedKeyring::parse(text)?.open(&key_encryption_key())
 }
 
 fn as_text(text: &str) {
@@ -30,14 +30,14 @@ fn as_text(text: &str) {
         (70..=MAX_TEXT_LEN).contains(&text.len()),
         "the length of a wrapped keyring"
     );
-    let id = Wrapped::parse(text)
+    let id = WrappedKeyring::parse(text)
         .expect("what opens can be parsed")
         .key_encryption_key();
     match wrap(&entries, id, &key_encryption_key()) {
         Ok(again) => assert_eq!(again, text, "one keyring has one text"),
         Err(_) => assert!(!is_keyring(&entries)),
     }
-    let other = Wrapped::parse(text).and_then(|wrapped| wrapped.open(&Secret::new([0; 32])));
+    let other = WrappedKeyring::parse(text).and_then(|wrapped| wrapped.open(&Secret::new([0; 32])));
     assert_eq!(other, Err(UnwrapError::BadSignature), "another key opens it");
     // Every position would take seconds.
     for at in (0..text.len()).step_by(text.len() / 70) {
@@ -49,12 +49,12 @@ fn as_text(text: &str) {
 }
 
 fn as_entries(data: &[u8]) {
-    let entries: Vec<Entry> = data
+    let entries: Vec<KeyEntry> = data
         .chunks_exact(3)
         .map(|bytes| {
             let state = KeyState::ALL[usize::from(bytes[1] % 4)];
             let has_secret = (state == KeyState::Revoked) == (bytes[1] >= 0xF0);
-            Entry {
+            KeyEntry {
                 id: KeyId(bytes[0]),
                 state,
                 secret: has_secret.then(|| Secret::new([bytes[2]; 32])),
@@ -68,11 +68,11 @@ fn as_entries(data: &[u8]) {
     assert!(is_keyring(&entries), "what is no keyring is wrapped");
     let mut sorted = entries;
     sorted.sort_by_key(|entry| entry.id);
-    let wrapped = Wrapped::parse(&text).expect("our own text");
+    let wrapped = WrappedKeyring::parse(&text).expect("our own text");
     assert_eq!(wrapped.key_encryption_key(), id);
     assert_eq!(opened(&text).as_ref(), Ok(&sorted), "it holds what was put into it");
 }
 
-fn is_keyring(entries: &[Entry]) -> bool {
-    Keyring::of(entries).is_ok()
+fn is_keyring(entries: &[KeyEntry]) -> bool {
+    Keyring::from_entries(entries).is_ok()
 }

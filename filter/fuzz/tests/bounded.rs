@@ -182,7 +182,7 @@ fn the_corpus_has_accepted_and_refused_inputs() {
     let keyrings = corpus("wrapped_keyring");
     let opens = |text: &[u8]| {
         let text = std::str::from_utf8(text).unwrap_or_default();
-        let wrapped = limpet_core::keyring::wrapped::Wrapped::parse(text).ok()?;
+        let wrapped = limpet_core::keyring::wrapped::WrappedKeyring::parse(text).ok()?;
         Some(wrapped.open(&limpet_fuzz::key_encryption_key()).is_ok())
     };
     for outcome in [None, Some(false), Some(true)] {

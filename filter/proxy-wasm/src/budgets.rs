@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use limpet_core::census::Backend;
-use limpet_core::census::report::{Report, Shed};
+use limpet_core::census::report::{Report, ShedBudget};
 use limpet_core::time::Timestamp;
 use prost::Message;
 use proxy_wasm::hostcalls;
@@ -16,22 +16,22 @@ const NAME: &str = "limpet.sessions.budgets";
 const ATTEMPTS: usize = 16;
 
 /// The hash of a cluster's name, and its host.
-type Host = (u32, SocketAddr);
+type BudgetHost = (u32, SocketAddr);
 
 #[derive(Clone, PartialEq, Message)]
-struct Budgets {
+struct SharedBudgets {
     /// Unix time in milliseconds.
     #[prost(uint64, tag = "1")]
     since: u64,
     #[prost(message, repeated, tag = "2")]
-    given: Vec<Shed>,
+    given: Vec<ShedBudget>,
     /// What is left, in the same order.
     #[prost(message, repeated, tag = "3")]
-    left: Vec<Shed>,
+    left: Vec<ShedBudget>,
 }
 
-impl Budgets {
-    fn taken(&self) -> HashMap<Host, u32> {
+impl SharedBudgets {
+    fn taken(&self) -> HashMap<BudgetHost, u32> {
         let mut taken = HashMap::new();
         for (given, left) in std::iter::zip(&self.given, &self.left) {
             for (before, after) in std::iter::zip(&given.hosts, &left.hosts) {
@@ -47,27 +47,27 @@ impl Budgets {
 
 /// Sessions let go and not yet reported, for which the controller would give the same budget again.
 #[derive(Debug, Default)]
-pub(crate) struct Untold {
+pub(crate) struct UnreportedRestarts {
     /// Let go before the last report, which would contain them.
-    former: HashMap<Host, u32>,
+    former: HashMap<BudgetHost, u32>,
     /// Let go since.
-    latest: HashMap<Host, u32>,
+    latest: HashMap<BudgetHost, u32>,
 }
 
-impl Untold {
+impl UnreportedRestarts {
     /// Takes back what is left, because a report is about to be sent.
     pub(crate) fn settle(&mut self) {
         self.rotate(change(|budgets| {
             let taken = budgets.taken();
-            (std::mem::take(budgets) != Budgets::default()).then_some(taken)
+            (std::mem::take(budgets) != SharedBudgets::default()).then_some(taken)
         }));
     }
 
-    fn rotate(&mut self, taken: Option<HashMap<Host, u32>>) {
+    fn rotate(&mut self, taken: Option<HashMap<BudgetHost, u32>>) {
         self.former = std::mem::replace(&mut self.latest, taken.unwrap_or_default());
     }
 
-    pub(crate) fn told(&mut self, report: &Report) {
+    pub(crate) fn on_report(&mut self, report: &Report) {
         for change in &report.backends {
             let Some(backend) = change.backend() else { continue };
             let host = (change.destination, backend.host);
@@ -85,7 +85,7 @@ impl Untold {
     /// What workers may take of the controller's budget. A session let go before the last report and missing in it has
     /// stayed: load balancing chose the same backend. What others lack is the controller's figure, which already holds
     /// back what this process had.
-    pub(crate) fn withhold(&self, mut sheds: Vec<Shed>) -> Vec<Shed> {
+    pub(crate) fn withhold(&self, mut sheds: Vec<ShedBudget>) -> Vec<ShedBudget> {
         for shed in &mut sheds {
             let all = self.latest.iter().filter(|((of, _), _)| *of == shed.destination);
             let all: u32 = all.map(|(_, sessions)| sessions).sum();
@@ -100,10 +100,10 @@ impl Untold {
     }
 }
 
-fn change<T>(change: impl Fn(&mut Budgets) -> Option<T>) -> Option<T> {
+fn change<T>(change: impl Fn(&mut SharedBudgets) -> Option<T>) -> Option<T> {
     for _ in 0..ATTEMPTS {
         let (bytes, version) = hostcalls::get_shared_data(NAME).ok()?;
-        let mut budgets = Budgets::decode(bytes?.as_slice()).ok()?;
+        let mut budgets = SharedBudgets::decode(bytes?.as_slice()).ok()?;
         let result = change(&mut budgets)?;
         match hostcalls::set_shared_data(NAME, Some(&budgets.encode_to_vec()), version) {
             Ok(()) => return Some(result),
@@ -114,11 +114,11 @@ fn change<T>(change: impl Fn(&mut Budgets) -> Option<T>) -> Option<T> {
     None
 }
 
-pub(crate) fn give(sheds: &[Shed], now: Timestamp) {
+pub(crate) fn publish(sheds: &[ShedBudget], now: Timestamp) {
     if sheds.is_empty() {
         return;
     }
-    let budgets = Budgets {
+    let budgets = SharedBudgets {
         since: now.unix_millis(),
         given: sheds.to_vec(),
         left: sheds.to_vec(),
@@ -127,16 +127,16 @@ pub(crate) fn give(sheds: &[Shed], now: Timestamp) {
     let _: Result<(), Status> = hostcalls::set_shared_data(NAME, Some(&budgets.encode_to_vec()), None);
 }
 
-pub(crate) fn left() -> (Vec<Shed>, Timestamp) {
+pub(crate) fn remaining() -> (Vec<ShedBudget>, Timestamp) {
     let kept = hostcalls::get_shared_data(NAME).ok().and_then(|(bytes, _)| bytes);
-    let budgets = kept.and_then(|bytes| Budgets::decode(bytes.as_slice()).ok());
-    let Budgets { left, since, .. } = budgets.unwrap_or_default();
+    let budgets = kept.and_then(|bytes| SharedBudgets::decode(bytes.as_slice()).ok());
+    let SharedBudgets { left, since, .. } = budgets.unwrap_or_default();
     (left, Timestamp::from_unix_millis(since))
 }
 
 /// Takes one session of this backend that may move. Returns its new host.
-pub(crate) fn take(backend: &Backend, is_there: impl Fn(SocketAddr) -> bool) -> Option<SocketAddr> {
-    change(|budgets| Shed::take(&mut budgets.left, backend, &is_there))
+pub(crate) fn consume(backend: &Backend, is_there: impl Fn(SocketAddr) -> bool) -> Option<SocketAddr> {
+    change(|budgets| ShedBudget::consume(&mut budgets.left, backend, &is_there))
 }
 
 #[cfg(test)]

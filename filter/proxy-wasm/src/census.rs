@@ -13,10 +13,10 @@ thread_local! {
 
 /// The host on which one more session of this backend may restart. Shared data is read only if this VM knows of a
 /// budget.
-pub(crate) fn may_leave(backend: &Backend, now: Timestamp) -> Option<SocketAddr> {
+pub(crate) fn restart_host(backend: &Backend, now: Timestamp) -> Option<SocketAddr> {
     CENSUS.with_borrow(|census| {
         let census = census.as_ref()?;
-        census.may_leave(backend, now)?;
-        budgets::take(backend, |host| !census.has_missed(backend.destination, host, now))
+        census.consume_budget(backend, now)?;
+        budgets::consume(backend, |host| !census.has_missed(backend.destination, host, now))
     })
 }

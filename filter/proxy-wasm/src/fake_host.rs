@@ -16,8 +16,8 @@ use proxy_wasm::traits::HttpContext;
 use proxy_wasm::types::{LogLevel, MapType};
 
 use crate::headers::buffer;
-use crate::plugin::{self, Plugin};
-use crate::stream::Stream;
+use crate::plugin::{self, WasmPlugin};
+use crate::stream::WasmStream;
 
 const OK: u32 = 0;
 const NOT_FOUND: u32 = 1;
@@ -296,7 +296,7 @@ extern "C" fn proxy_set_tick_period_milliseconds(period: u32) -> u32 {
     OK
 }
 
-fn plugin() -> Rc<Plugin> {
+fn plugin() -> Rc<WasmPlugin> {
     let config = br#"{
         "keys": [{"id": 1, "inline": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}],
         "policies": {"web": {"cookie": {"name": "session"}}},
@@ -305,20 +305,20 @@ fn plugin() -> Rc<Plugin> {
     let (filter, _) = Filter::from_json(config, &|_| None).unwrap();
     filter.remember_tokens();
     let counters = plugin::counters(&filter).unwrap();
-    Rc::new(Plugin {
+    Rc::new(WasmPlugin {
         filter,
         counters,
         exact_time: false,
     })
 }
 
-fn visit(plugin: &Rc<Plugin>) -> Vec<&'static str> {
+fn visit(plugin: &Rc<WasmPlugin>) -> Vec<&'static str> {
     HOST.with_borrow_mut(|host| host.calls.clear());
     let is_first = HOST.with_borrow(|host| host.request.is_empty());
     if is_first {
         HOST.with_borrow_mut(|host| host.request = request("a=1"));
     }
-    let mut stream = Stream::new(Some(Rc::clone(plugin)));
+    let mut stream = WasmStream::new(Some(Rc::clone(plugin)));
     stream.on_http_request_headers(0, true);
     stream.on_http_response_headers(0, false);
     drop(stream);

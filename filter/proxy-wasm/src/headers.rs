@@ -25,24 +25,24 @@ impl Headers {
     }
 
     /// Names and fields. A malformed buffer has no more of them.
-    fn pairs(&self) -> Pairs<'_> {
+    fn pairs(&self) -> HeaderPairs<'_> {
         let pairs = || {
             let (count, rest) = self.0.split_first_chunk()?;
             let count = usize::try_from(u32::from_le_bytes(*count)).ok()?;
             let (lengths, content) = rest.split_at_checked(count.checked_mul(8)?)?;
-            Some(Pairs { lengths, content })
+            Some(HeaderPairs { lengths, content })
         };
         pairs().unwrap_or_default()
     }
 }
 
 #[derive(Default)]
-struct Pairs<'h> {
+struct HeaderPairs<'h> {
     lengths: &'h [u8],
     content: &'h [u8],
 }
 
-impl<'h> Pairs<'h> {
+impl<'h> HeaderPairs<'h> {
     fn text(&mut self) -> Option<&'h [u8]> {
         let (length, lengths) = self.lengths.split_first_chunk()?;
         let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
@@ -53,7 +53,7 @@ impl<'h> Pairs<'h> {
     }
 }
 
-impl<'h> Iterator for Pairs<'h> {
+impl<'h> Iterator for HeaderPairs<'h> {
     type Item = (&'h [u8], &'h [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -5,14 +5,14 @@ use std::cell::{Cell, OnceCell};
 use std::net::SocketAddr;
 use std::time::UNIX_EPOCH;
 
-use limpet_core::Unanswered;
+use limpet_core::UnansweredRequests;
 use limpet_core::census::Backend;
 use limpet_core::envoy::{
     DESTINATION_HEADER, HOST_HEADER, METADATA_KEY, METADATA_NAMESPACE, SESSION_HEADER, STRICT_HOST_HEADER,
 };
 use limpet_core::time::Timestamp;
-use limpet_core::token::Destination;
-use limpet_core::view::{self, Answer, RequestView, ResponseView, ViewError};
+use limpet_core::token::DestinationId;
+use limpet_core::view::{self, RequestView, ResponseView, ViewError, ViewResult};
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::{MapType, Status};
 
@@ -20,18 +20,18 @@ use crate::census;
 use crate::headers::Headers;
 
 /// All headers of the current request, read with one host call.
-pub(crate) struct Request {
+pub(crate) struct WasmRequest {
     headers: Headers,
 }
 
 /// Tokens of this VM, which serves one worker.
-pub(crate) static UNANSWERED: Unanswered = Unanswered::new();
+pub(crate) static UNANSWERED: UnansweredRequests = UnansweredRequests::new();
 
 pub(crate) fn host_header(strict: bool) -> &'static str {
     if strict { STRICT_HOST_HEADER } else { HOST_HEADER }
 }
 
-impl Request {
+impl WasmRequest {
     pub(crate) fn read() -> Result<Self, ViewError> {
         let headers = Headers::read(MapType::HttpRequestHeaders).map_err(failed("the request headers"))?;
         Ok(Self { headers })
@@ -42,7 +42,7 @@ impl Request {
     }
 }
 
-pub(crate) struct Response {
+pub(crate) struct WasmResponse {
     /// Whether the request came over HTTPS: Envoy no longer provides its headers, and to keep them would fill the VM's
     /// memory.
     https: bool,
@@ -51,8 +51,8 @@ pub(crate) struct Response {
     asked: Cell<bool>,
 }
 
-impl Response {
-    pub(crate) fn to(https: bool) -> Self {
+impl WasmResponse {
+    pub(crate) fn new(https: bool) -> Self {
         Self {
             https,
             headers: OnceCell::new(),
@@ -74,16 +74,16 @@ pub(crate) fn failed(what: &'static str) -> impl Fn(Status) -> ViewError {
     }
 }
 
-fn property(what: &'static str, path: &[&str]) -> Answer<'static> {
+fn property(what: &'static str, path: &[&str]) -> ViewResult<'static> {
     let answer = hostcalls::get_property(path.to_vec()).map_err(failed(what))?;
     Ok(answer.map(Cow::Owned))
 }
 
-fn cluster_name() -> Answer<'static> {
+fn cluster_name() -> ViewResult<'static> {
     property("xds.cluster_name", &["xds", "cluster_name"])
 }
 
-fn cluster_session() -> Answer<'static> {
+fn cluster_session() -> ViewResult<'static> {
     let path = [
         "xds",
         "cluster_metadata",
@@ -94,37 +94,37 @@ fn cluster_session() -> Answer<'static> {
     property("xds.cluster_metadata", &path)
 }
 
-impl RequestView for Request {
-    fn route_session(&self) -> Answer<'_> {
+impl RequestView for WasmRequest {
+    fn route_session(&self) -> ViewResult<'_> {
         // All headers are read anyway. The metadata as a property would cost as much as all headers.
         self.header(SESSION_HEADER)
     }
 
-    fn cluster_session(&self) -> Answer<'_> {
+    fn cluster_session(&self) -> ViewResult<'_> {
         cluster_session()
     }
 
-    fn route_name(&self) -> Answer<'_> {
+    fn route_name(&self) -> ViewResult<'_> {
         property("xds.route_name", &["xds", "route_name"])
     }
 
-    fn virtual_host(&self) -> Answer<'_> {
+    fn virtual_host(&self) -> ViewResult<'_> {
         property("xds.virtual_host_name", &["xds", "virtual_host_name"])
     }
 
-    fn cluster_name(&self) -> Answer<'_> {
+    fn cluster_name(&self) -> ViewResult<'_> {
         cluster_name()
     }
 
-    fn client_address(&self) -> Answer<'_> {
+    fn client_address(&self) -> ViewResult<'_> {
         property("source.address", &["source", "address"])
     }
 
-    fn header(&self, name: &str) -> Answer<'_> {
+    fn header(&self, name: &str) -> ViewResult<'_> {
         Ok(view::joined(name, self.headers.fields(name)))
     }
 
-    fn reroute(&mut self, destination: Destination) -> Answer<'_> {
+    fn reroute(&mut self, destination: DestinationId) -> ViewResult<'_> {
         let destination = destination.to_string();
         hostcalls::set_map_value(MapType::HttpRequestHeaders, DESTINATION_HEADER, Some(&destination))
             .map_err(failed("the destination"))?;
@@ -134,35 +134,35 @@ impl RequestView for Request {
         Ok(None)
     }
 
-    fn unanswered(&self) -> Option<&'static Unanswered> {
+    fn unanswered(&self) -> Option<&'static UnansweredRequests> {
         Some(&UNANSWERED)
     }
 
-    fn may_leave(&self, backend: &Backend, now: Timestamp) -> Option<SocketAddr> {
-        census::may_leave(backend, now)
+    fn restart_host(&self, backend: &Backend, now: Timestamp) -> Option<SocketAddr> {
+        census::restart_host(backend, now)
     }
 }
 
-impl ResponseView for Response {
+impl ResponseView for WasmResponse {
     fn maybe_other_host(&self, strict: bool) -> Result<bool, ViewError> {
         // The native filter adds its header if another host answered. From a backend, it only makes the core compare
         // addresses.
         Ok(header(host_header(strict))?.is_some())
     }
 
-    fn code_details(&self) -> Answer<'_> {
+    fn code_details(&self) -> ViewResult<'_> {
         property("response.code_details", &["response", "code_details"])
     }
 
-    fn upstream_address(&self) -> Answer<'_> {
+    fn upstream_address(&self) -> ViewResult<'_> {
         property("upstream.address", &["upstream", "address"])
     }
 
-    fn cluster_name(&self) -> Answer<'_> {
+    fn cluster_name(&self) -> ViewResult<'_> {
         cluster_name()
     }
 
-    fn cluster_session(&self) -> Answer<'_> {
+    fn cluster_session(&self) -> ViewResult<'_> {
         cluster_session()
     }
 
@@ -186,7 +186,7 @@ impl ResponseView for Response {
     }
 }
 
-impl Response {
+impl WasmResponse {
     fn headers(&self) -> Result<&Headers, ViewError> {
         if let Some(headers) = self.headers.get() {
             return Ok(headers);

@@ -27,6 +27,6 @@ mod entry {
 
     proxy_wasm::main! {{
         proxy_wasm::set_log_level(proxy_wasm::types::LogLevel::Warn);
-        proxy_wasm::set_root_context(|_| -> Box<dyn RootContext> { Box::new(root::Root::default()) });
+        proxy_wasm::set_root_context(|_| -> Box<dyn RootContext> { Box::new(root::WasmRoot::default()) });
     }}
 }

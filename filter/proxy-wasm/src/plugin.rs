@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use limpet_core::time::Timestamp;
 use limpet_core::view::ViewError;
-use limpet_core::{Counters, Defined, Filter};
+use limpet_core::{Counters, DefinedCounters, Filter};
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::{LogLevel, MetricType, Status};
 
@@ -13,11 +13,11 @@ use crate::tick;
 
 thread_local! {
     /// Counters of the worker's VM, which outlives configurations.
-    static DEFINED: RefCell<Defined<u32>> = RefCell::default();
+    static DEFINED: RefCell<DefinedCounters<u32>> = RefCell::default();
 }
 
 #[derive(Debug)]
-pub(crate) struct Plugin {
+pub(crate) struct WasmPlugin {
     pub(crate) filter: Filter,
     /// Envoy's ids of the metrics.
     pub(crate) counters: Counters<u32>,
@@ -25,7 +25,7 @@ pub(crate) struct Plugin {
     pub(crate) exact_time: bool,
 }
 
-impl Plugin {
+impl WasmPlugin {
     pub(crate) fn now(&self) -> Result<Timestamp, ViewError> {
         if self.exact_time { host::now() } else { tick::now() }
     }

@@ -9,10 +9,10 @@ use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::{BufferType, ContextType, LogLevel, Status};
 
 use crate::host;
-use crate::plugin::{self, Plugin, log};
-use crate::reporter::{self, Reporter};
-use crate::stream::Stream;
-use crate::table::{self, PlaceTable};
+use crate::plugin::{self, WasmPlugin, log};
+use crate::reporter::{self, WasmReporter};
+use crate::stream::WasmStream;
+use crate::table::{self, BucketTable};
 use crate::tick::{self, TICK};
 
 thread_local! {
@@ -22,18 +22,18 @@ thread_local! {
 
 /// A configured filter. Envoy makes a new one for a new configuration, and keeps the old one if that is refused.
 #[derive(Default)]
-pub(crate) struct Root {
-    plugin: Option<Rc<Plugin>>,
-    reporter: Option<Reporter>,
+pub(crate) struct WasmRoot {
+    plugin: Option<Rc<WasmPlugin>>,
+    reporter: Option<WasmReporter>,
 }
 
-impl Drop for Root {
+impl Drop for WasmRoot {
     fn drop(&mut self) {
         tick::stop();
     }
 }
 
-impl Context for Root {
+impl Context for WasmRoot {
     fn on_grpc_call_response(&mut self, call: u32, status: u32, size: usize) {
         if let Some(reporter) = &mut self.reporter {
             reporter.on_answer(call, status, size);
@@ -41,7 +41,7 @@ impl Context for Root {
     }
 }
 
-impl RootContext for Root {
+impl RootContext for WasmRoot {
     fn on_configure(&mut self, size: usize) -> bool {
         match configure(size) {
             Ok((plugin, reporter)) => {
@@ -66,8 +66,8 @@ impl RootContext for Root {
     }
 
     fn create_http_context(&self, _: u32) -> Option<Box<dyn HttpContext>> {
-        reporter::serve();
-        Some(Box::new(Stream::new(self.plugin.clone())))
+        reporter::mark_serving();
+        Some(Box::new(WasmStream::new(self.plugin.clone())))
     }
 
     fn get_type(&self) -> Option<ContextType> {
@@ -75,7 +75,7 @@ impl RootContext for Root {
     }
 }
 
-fn configure(size: usize) -> Result<(Plugin, Option<Reporter>), String> {
+fn configure(size: usize) -> Result<(WasmPlugin, Option<WasmReporter>), String> {
     let json = hostcalls::get_buffer(BufferType::PluginConfiguration, 0, size)
         .map_err(|status| format!("Envoy did not hand it over (status {})", status as u32))?
         .unwrap_or_default();
@@ -86,18 +86,18 @@ fn configure(size: usize) -> Result<(Plugin, Option<Reporter>), String> {
     let (filter, warnings) = Filter::new(&config, &environment).map_err(|error| error.to_string())?;
     let seed = table::seed().map_err(|error| error.to_string())?;
     filter.remember_tokens();
-    filter.keep_tables(|_, rules| Arc::new(PlaceTable::new(*rules, seed)));
+    filter.set_tables(|_, rules| Arc::new(BucketTable::new(*rules, seed)));
     let counters = plugin::counters(&filter).map_err(|status| format!("no counters (status {})", status as u32))?;
     let reporter = filter.report_sessions().map(|rules| {
-        let started = Reporter::start(rules, seed);
+        let started = WasmReporter::start(rules, seed);
         started.map_err(|status| format!("no clock or queue for reportSessions (status {})", status as u32))
     });
     let reporter = reporter.transpose()?;
     for warning in warnings.into_iter().chain(ahead) {
         plugin::warn_once(&format!("{}: {warning}", warning.field()));
     }
-    let plugin = Plugin {
-        exact_time: !filter.bears_late_time(TICK),
+    let plugin = WasmPlugin {
+        exact_time: !filter.tolerates_late_time(TICK),
         filter,
         counters,
     };

@@ -6,33 +6,33 @@ use limpet_core::census::Census;
 use limpet_core::envoy::HASH_STATE;
 use limpet_core::outcome::{self, FILTER_STATE, RequestOutcome, ResponseOutcome};
 use limpet_core::view::ViewError;
-use limpet_core::{Actions, Session, SessionError, Steering, address};
+use limpet_core::{Actions, RequestSession, SessionError, Steering, address};
 use proxy_wasm::hostcalls;
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::{Action, LogLevel, MapType};
 
 use crate::census::CENSUS;
-use crate::host::{self, Request, Response, UNANSWERED, host_header};
-use crate::plugin::{self, Plugin};
+use crate::host::{self, UNANSWERED, WasmRequest, WasmResponse, host_header};
+use crate::plugin::{self, WasmPlugin};
 
-pub(crate) struct Stream {
-    plugin: Option<Rc<Plugin>>,
-    ongoing: Option<Ongoing>,
+pub(crate) struct WasmStream {
+    plugin: Option<Rc<WasmPlugin>>,
+    ongoing: Option<OngoingRequest>,
 }
 
-struct Ongoing {
+struct OngoingRequest {
     https: bool,
-    session: Session,
+    session: RequestSession,
     outcome: Option<RequestOutcome>,
 }
 
-impl Stream {
-    pub(crate) fn new(plugin: Option<Rc<Plugin>>) -> Self {
+impl WasmStream {
+    pub(crate) fn new(plugin: Option<Rc<WasmPlugin>>) -> Self {
         Self { plugin, ongoing: None }
     }
 }
 
-impl Drop for Stream {
+impl Drop for WasmStream {
     fn drop(&mut self) {
         // Without a response, Envoy may begin the request again at once.
         if let Some(ongoing) = self.ongoing.take() {
@@ -41,9 +41,9 @@ impl Drop for Stream {
     }
 }
 
-impl Context for Stream {}
+impl Context for WasmStream {}
 
-impl HttpContext for Stream {
+impl HttpContext for WasmStream {
     fn on_http_request_headers(&mut self, _: usize, _: bool) -> Action {
         if let Some(plugin) = &self.plugin {
             match on_request(plugin) {
@@ -65,49 +65,49 @@ impl HttpContext for Stream {
     }
 }
 
-fn on_request(plugin: &Plugin) -> Result<Option<Ongoing>, SessionError> {
-    let mut request = Request::read()?;
+fn on_request(plugin: &WasmPlugin) -> Result<Option<OngoingRequest>, SessionError> {
+    let mut request = WasmRequest::read()?;
     let Some(mut session) = plugin.filter.session(&request)? else {
         return Ok(None);
     };
     let policy = session.policy_index();
     let plan = session.on_request(&mut request, plugin.now()?)?;
-    let mut message = Message {
+    let mut message = WasmActions {
         plugin,
         headers: MapType::HttpRequestHeaders,
         outcome: None,
     };
-    plan.carry_out(&mut message, &plugin.counters, policy)?;
-    Ok(Some(Ongoing {
+    plan.apply(&mut message, &plugin.counters, policy)?;
+    Ok(Some(OngoingRequest {
         https: request.is_https()?,
         outcome: message.outcome,
         session,
     }))
 }
 
-fn on_response(plugin: &Plugin, ongoing: Ongoing) -> Result<(), SessionError> {
-    let Ongoing {
+fn on_response(plugin: &WasmPlugin, ongoing: OngoingRequest) -> Result<(), SessionError> {
+    let OngoingRequest {
         https,
         mut session,
         outcome,
     } = ongoing;
     let policy = session.policy_index();
-    let plan = session.on_response(&Response::to(https), || plugin.now())?;
-    let mut message = Message {
+    let plan = session.on_response(&WasmResponse::new(https), || plugin.now())?;
+    let mut message = WasmActions {
         plugin,
         headers: MapType::HttpResponseHeaders,
         outcome,
     };
-    Ok(plan.carry_out(&mut message, &plugin.counters, policy)?)
+    Ok(plan.apply(&mut message, &plugin.counters, policy)?)
 }
 
-struct Message<'a> {
-    plugin: &'a Plugin,
+struct WasmActions<'a> {
+    plugin: &'a WasmPlugin,
     headers: MapType,
     outcome: Option<RequestOutcome>,
 }
 
-impl Actions for Message<'_> {
+impl Actions for WasmActions<'_> {
     type Counter = u32;
 
     fn remove_header(&mut self, name: &str) -> Result<(), ViewError> {
@@ -145,7 +145,7 @@ impl Actions for Message<'_> {
         plugin::count(counter);
     }
 
-    fn tell(&mut self, tell: impl FnOnce(&Census)) {
+    fn record(&mut self, tell: impl FnOnce(&Census)) {
         CENSUS.with_borrow(|census| census.as_ref().map(tell));
     }
 
@@ -157,7 +157,7 @@ impl Actions for Message<'_> {
         plugin::warn_once(&line);
     }
 
-    fn note(&mut self, request: Option<RequestOutcome>, response: ResponseOutcome) -> Result<(), ViewError> {
+    fn log_outcome(&mut self, request: Option<RequestOutcome>, response: ResponseOutcome) -> Result<(), ViewError> {
         let is_new = request.is_some() || response != ResponseOutcome::Unchanged;
         self.outcome = self.outcome.or(request);
         match self.outcome {
@@ -172,7 +172,7 @@ impl Actions for Message<'_> {
 }
 
 /// Counts why a request continues without a session.
-fn report(plugin: &Plugin, error: &SessionError) {
+fn report(plugin: &WasmPlugin, error: &SessionError) {
     plugin::count(plugin.counters.error(error));
     if let SessionError::UnknownSession(_) = error {
         plugin::log(LogLevel::Debug, &format!("limpet: {error}"));

@@ -5,8 +5,12 @@ use std::collections::BTreeMap;
 use crate::checkout;
 use crate::modules::Modules;
 
-/// The checked crates; the model and the filter are still missing.
-const CRATES: [&str; 5] = [
+/// The crates of the filter and the controller; `limpet-fuzz` and the tests have names of their own.
+const CRATES: [&str; 9] = [
+    "filter/core",
+    "filter/proxy-wasm",
+    "filter/dynamic-module",
+    "controller/model",
     "controller/api",
     "controller/resources",
     "controller/outputs",

@@ -2,11 +2,11 @@
 
 use std::net::IpAddr;
 
-use super::{Content, means_service};
+use super::{TlsPolicyContent, means_service};
 use crate::Objects;
 use crate::certificate::Authorities;
+use crate::field_problem::{FieldProblem, joined};
 use crate::graph::{BackendTls, SubjectAltName, TrustedAuthorities};
-use crate::problem::{Problem, joined};
 use crate::reports::Condition;
 use limpet_api::{BackendTlsPolicySpec, BackendValidation, CaCertificateRef, Kind, Object, ObjectName};
 
@@ -15,10 +15,10 @@ const MAX_HOSTNAME: usize = 253;
 /// The most bytes of PEM of several references together: Envoys have each combination as its own secret.
 const MOST_OF_SEVERAL: usize = 256 << 10;
 
-pub(super) fn read(objects: &Objects, name: &ObjectName, object: &Object<BackendTlsPolicySpec>) -> Content {
+pub(super) fn read(objects: &Objects, name: &ObjectName, object: &Object<BackendTlsPolicySpec>) -> TlsPolicyContent {
     let problems = problems(object);
     if !problems.is_empty() {
-        return Content {
+        return TlsPolicyContent {
             tls: Err(invalid(&problems)),
             resolved: None,
         };
@@ -35,7 +35,7 @@ pub(super) fn read(objects: &Objects, name: &ObjectName, object: &Object<Backend
     } else {
         validation.subject_alt_names.iter().filter_map(alt_name).collect()
     };
-    Content {
+    TlsPolicyContent {
         tls: authorities.map(|authorities| BackendTls {
             sni: validation.hostname.clone(),
             subject_alt_names: names,
@@ -45,23 +45,23 @@ pub(super) fn read(objects: &Objects, name: &ObjectName, object: &Object<Backend
     }
 }
 
-fn invalid(problems: &[Problem]) -> Condition {
+fn invalid(problems: &[FieldProblem]) -> Condition {
     Condition::fails("Accepted", "Invalid", joined(problems))
 }
 
 /// An unknown field may demand more than is known here, so it is refused.
-fn problems(object: &Object<BackendTlsPolicySpec>) -> Vec<Problem> {
+fn problems(object: &Object<BackendTlsPolicySpec>) -> Vec<FieldProblem> {
     if let Some(error) = &object.malformed {
         return vec![error.clone().into()];
     }
-    let unknown = object.unread.iter().map(|field| Problem {
+    let unknown = object.unread.iter().map(|field| FieldProblem {
         field: field.clone(),
         message: "this field is not supported".to_owned(),
     });
-    let mut problems: Vec<Problem> = unknown.collect();
+    let mut problems: Vec<FieldProblem> = unknown.collect();
     for (index, target) in object.spec.target_refs.iter().enumerate() {
         if Kind::find(&target.group, &target.kind).is_none() && means_service(target) {
-            problems.push(Problem {
+            problems.push(FieldProblem {
                 field: format!("spec.targetRefs[{index}]"),
                 message: format!(
                     "expected the kind Service of group \"\", found {} of group {:?}",
@@ -71,7 +71,7 @@ fn problems(object: &Object<BackendTlsPolicySpec>) -> Vec<Problem> {
         }
     }
     let mut problem = |field: &str, message: String| {
-        problems.push(Problem {
+        problems.push(FieldProblem {
             field: format!("spec.validation.{field}"),
             message,
         });
@@ -173,10 +173,13 @@ fn resolve(
 }
 
 /// The reason, the field below the reference, and the message.
-type BadReference = (&'static str, &'static str, String);
+type CertificateRefError = (&'static str, &'static str, String);
 
 /// These authorities, if they have room beside `before`, the authorities of earlier references.
-fn with_room<'a>(authorities: &'a Authorities, before: &[&Authorities]) -> Result<&'a Authorities, BadReference> {
+fn with_room<'a>(
+    authorities: &'a Authorities,
+    before: &[&Authorities],
+) -> Result<&'a Authorities, CertificateRefError> {
     let others = before.iter().filter(|other| **other != authorities);
     let bytes = others
         .map(|other| other.bytes())
@@ -196,7 +199,7 @@ fn authorities<'a>(
     objects: &'a Objects,
     policy: &ObjectName,
     reference: &CaCertificateRef,
-) -> Result<(&'a Authorities, Option<String>), BadReference> {
+) -> Result<(&'a Authorities, Option<String>), CertificateRefError> {
     let CaCertificateRef { group, kind, name } = reference;
     if !group.is_empty() || kind != "ConfigMap" {
         let message = format!("expected a ConfigMap, found {kind} of group {group:?}");

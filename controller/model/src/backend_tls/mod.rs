@@ -19,7 +19,7 @@ use limpet_api::{BackendTlsPolicySpec, Kind, Object, ObjectName, TlsPolicyTarget
 pub(super) struct TlsPolicies<'a> {
     /// Those that win first.
     policies: Vec<TlsPolicy<'a>>,
-    owners: BTreeMap<Target<'a>, usize>,
+    owners: BTreeMap<TlsTarget<'a>, usize>,
     /// Backends without a port that a policy targets, with the first such port.
     portless: BTreeMap<RuleBackend, (usize, &'a str)>,
     /// Policies with a target of which nothing can be read, by namespace.
@@ -30,11 +30,11 @@ pub(super) struct TlsPolicies<'a> {
 pub(super) struct TlsPolicy<'a> {
     pub(super) name: &'a ObjectName,
     pub(super) object: &'a Object<BackendTlsPolicySpec>,
-    pub(super) content: Content,
+    pub(super) content: TlsPolicyContent,
 }
 
 #[derive(Debug)]
-pub(super) struct Content {
+pub(super) struct TlsPolicyContent {
     /// The error is the condition `Accepted`.
     pub(super) tls: Result<BackendTls, Condition>,
     pub(super) resolved: Option<Condition>,
@@ -42,7 +42,7 @@ pub(super) struct Content {
 
 /// A backend, or one port of a Service by its name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Target<'a> {
+pub(super) struct TlsTarget<'a> {
     pub(super) backend: RuleBackend,
     pub(super) port: Option<&'a str>,
 }
@@ -74,7 +74,7 @@ impl<'a> TlsPolicies<'a> {
     }
 
     /// TLS towards a port of a backend. The error says why the backend cannot be used.
-    pub(super) fn of(&self, backend: &RuleBackend, port: &str) -> Result<Option<BackendTls>, String> {
+    pub(super) fn resolve(&self, backend: &RuleBackend, port: &str) -> Result<Option<BackendTls>, String> {
         let Some(policy) = self.governing(backend, port) else {
             return self.unclear(backend).map_or(Ok(None), Err);
         };
@@ -92,7 +92,7 @@ impl<'a> TlsPolicies<'a> {
         if self.is_empty() {
             return None;
         }
-        let target = |port| Target {
+        let target = |port| TlsTarget {
             backend: backend.clone(),
             port,
         };
@@ -117,7 +117,7 @@ impl<'a> TlsPolicies<'a> {
         ))
     }
 
-    pub(super) fn owner(&self, target: &Target<'_>) -> Option<&TlsPolicy<'a>> {
+    pub(super) fn owner(&self, target: &TlsTarget<'_>) -> Option<&TlsPolicy<'a>> {
         self.policies.get(*self.owners.get(target)?)
     }
 
@@ -132,20 +132,20 @@ impl<'a> TlsPolicies<'a> {
 
 impl<'a> TlsPolicy<'a> {
     /// The targets, by their index in `targetRefs`. `None`: not a kind that rules lead to.
-    pub(super) fn targets(&self) -> impl Iterator<Item = Option<Target<'a>>> + use<'a> {
+    pub(super) fn targets(&self) -> impl Iterator<Item = Option<TlsTarget<'a>>> + use<'a> {
         let namespace = &self.name.namespace;
         let spec = &self.object.spec;
         let refs = spec.target_refs.iter();
         let unclear = spec.unclear_targets.iter().flatten().flat_map(move |name| {
             let name = ObjectName::new(namespace, name);
             let backends = [RuleBackend::Service(name.clone()), RuleBackend::XBackend(name)];
-            backends.map(|backend| Some(Target { backend, port: None }))
+            backends.map(|backend| Some(TlsTarget { backend, port: None }))
         });
         refs.map(move |target| read_target(namespace, target)).chain(unclear)
     }
 }
 
-pub(super) fn has_port(objects: &Objects, target: &Target<'_>) -> bool {
+pub(super) fn has_port(objects: &Objects, target: &TlsTarget<'_>) -> bool {
     match (&target.backend, target.port) {
         (RuleBackend::Service(name), Some(port)) => {
             let service = objects.services.get(name);
@@ -161,7 +161,7 @@ fn means_service(target: &TlsPolicyTarget) -> bool {
     ["service", "services", "svc"].contains(&&*kind) && !target.group.contains('.')
 }
 
-fn read_target<'a>(namespace: &str, target: &'a TlsPolicyTarget) -> Option<Target<'a>> {
+fn read_target<'a>(namespace: &str, target: &'a TlsPolicyTarget) -> Option<TlsTarget<'a>> {
     let name = ObjectName::new(namespace, &target.name);
     let backend = match Kind::find(&target.group, &target.kind) {
         Some(Kind::Service) => RuleBackend::Service(name),
@@ -169,7 +169,7 @@ fn read_target<'a>(namespace: &str, target: &'a TlsPolicyTarget) -> Option<Targe
         None if means_service(target) => RuleBackend::Service(name),
         _ => return None,
     };
-    Some(Target {
+    Some(TlsTarget {
         backend,
         port: target.section_name.as_deref().filter(|section| !section.is_empty()),
     })

@@ -4,20 +4,20 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::sessions::Limits;
+use crate::sessions::BuildLimits;
 use crate::{SessionPolicyKind, SessionPolicyName};
 use limpet_api::{Object, ObjectName, Spec};
 
 const NAMESPACES: [&str; 2] = ["a", "b"];
 const ROOM: usize = 500;
 
-fn little_room() -> Context<'static> {
-    Context {
-        limits: Limits {
+fn little_room() -> BuildContext<'static> {
+    BuildContext {
+        limits: BuildLimits {
             most_bytes: ROOM,
-            ..Limits::default()
+            ..BuildLimits::default()
         },
-        ..Context::default()
+        ..BuildContext::default()
     }
 }
 

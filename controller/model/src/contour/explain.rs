@@ -2,12 +2,12 @@
 
 use super::Contour;
 use super::hosts::HostRoute;
-use super::services::{Service, Strategy};
+use super::services::{ContourService, LoadBalancerStrategy};
 use super::sessions::begins_at;
 use crate::explained::to;
 use crate::explanation::{Contender, FieldOrigin, RuleExplanation};
 use crate::graph::Session;
-use crate::sessions::{CookieSessions, Explained, ForeignRule, RuleSession, Sessions};
+use crate::sessions::{CookieSessions, ExplainedRule, ForeignRule, RuleSession, Sessions};
 use limpet_api::{ObjectName, ObjectRef};
 
 impl Contour<'_> {
@@ -17,7 +17,7 @@ impl Contour<'_> {
         &self,
         object: &ObjectRef,
         decided: &[RuleSession],
-        explained: Vec<Explained>,
+        explained: Vec<ExplainedRule>,
         all: &Sessions,
     ) -> Vec<RuleExplanation> {
         let routes = self.routes().zip(decided);
@@ -36,7 +36,7 @@ impl HostRoute<'_> {
         host: &str,
         gateway: &ObjectName,
         decided: &RuleSession,
-        explained: Explained,
+        explained: ExplainedRule,
         all: &Sessions,
     ) -> RuleExplanation {
         let destinations = self.destinations(all).map(|(weight, mut backend)| {
@@ -66,7 +66,7 @@ impl HostRoute<'_> {
         self.forwarding.services.iter().position(begins_at)
     }
 
-    fn strategy(&self) -> Option<Strategy<'_>> {
+    fn strategy(&self) -> Option<LoadBalancerStrategy<'_>> {
         let holder = self.forwarding.services.get(self.holder()?)?;
         Some(holder.strategy)
     }
@@ -92,7 +92,7 @@ impl ForeignRule for HostRoute<'_> {
     fn contenders(&self) -> Vec<Contender> {
         let holder = self.holder();
         let services = self.forwarding.services.iter().enumerate();
-        let contender = |(index, service): (usize, &Service<'_>)| {
+        let contender = |(index, service): (usize, &ContourService<'_>)| {
             let (counts, why) = match holder {
                 Some(holder) if holder == index && self.scope.is_some() => {
                     (true, "the first service of the route with a strategy that is a session")
@@ -115,7 +115,7 @@ impl ForeignRule for HostRoute<'_> {
 
     fn name_from(&self) -> FieldOrigin {
         match self.strategy() {
-            Some(Strategy::StickyCookie { .. }) => self.of_service("stickySessionConfig.cookie.name"),
+            Some(LoadBalancerStrategy::StickyCookie { .. }) => self.of_service("stickySessionConfig.cookie.name"),
             _ => FieldOrigin::Default {
                 why: "the name of Contour's cookie",
             },
@@ -123,7 +123,8 @@ impl ForeignRule for HostRoute<'_> {
     }
 
     fn from(&self, annotation: &str) -> Option<FieldOrigin> {
-        let has_path = matches!(self.strategy(), Some(Strategy::StickyCookie { path, .. }) if !path.is_empty());
+        let has_path =
+            matches!(self.strategy(), Some(LoadBalancerStrategy::StickyCookie { path, .. }) if !path.is_empty());
         match annotation {
             "path" if has_path => Some(self.of_service("stickySessionConfig.cookie.path")),
             "source" => Some(self.of_service("strategy")),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Length {
+pub(super) enum GoDuration {
     Unsaid,
     /// `infinity`, zero, or less.
     Unlimited,
@@ -12,10 +12,10 @@ pub(super) enum Length {
 }
 
 /// Reads a duration of Go's `time.ParseDuration`, or `infinity`.
-pub(super) fn length(text: &str) -> Option<Length> {
+pub(super) fn length(text: &str) -> Option<GoDuration> {
     match text {
-        "" => return Some(Length::Unsaid),
-        "infinity" => return Some(Length::Unlimited),
+        "" => return Some(GoDuration::Unsaid),
+        "infinity" => return Some(GoDuration::Unlimited),
         _ => {}
     }
     let (is_negative, mut rest) = match text.strip_prefix('-') {
@@ -23,7 +23,7 @@ pub(super) fn length(text: &str) -> Option<Length> {
         None => (false, text.strip_prefix('+').unwrap_or(text)),
     };
     if rest == "0" {
-        return Some(Length::Unlimited);
+        return Some(GoDuration::Unlimited);
     }
     if rest.is_empty() {
         return None;
@@ -38,9 +38,9 @@ pub(super) fn length(text: &str) -> Option<Length> {
     let most = i64::MAX.unsigned_abs() + u64::from(is_negative);
     let total = u64::try_from(total).ok().filter(|total| *total <= most)?;
     Some(if is_negative || total == 0 {
-        Length::Unlimited
+        GoDuration::Unlimited
     } else {
-        Length::Of(Duration::from_nanos(total))
+        GoDuration::Of(Duration::from_nanos(total))
     })
 }
 
@@ -120,14 +120,14 @@ mod tests {
 
     #[test]
     fn durations_are_those_of_go() {
-        let of = |nanoseconds| Some(Length::Of(Duration::from_nanos(nanoseconds)));
+        let of = |nanoseconds| Some(GoDuration::Of(Duration::from_nanos(nanoseconds)));
         for (text, expected) in [
-            ("", Some(Length::Unsaid)),
-            ("infinity", Some(Length::Unlimited)),
-            ("0", Some(Length::Unlimited)),
-            ("0s", Some(Length::Unlimited)),
-            ("-5s", Some(Length::Unlimited)),
-            ("-0", Some(Length::Unlimited)),
+            ("", Some(GoDuration::Unsaid)),
+            ("infinity", Some(GoDuration::Unlimited)),
+            ("0", Some(GoDuration::Unlimited)),
+            ("0s", Some(GoDuration::Unlimited)),
+            ("-5s", Some(GoDuration::Unlimited)),
+            ("-0", Some(GoDuration::Unlimited)),
             ("+5s", of(5_000_000_000)),
             ("1h2m3s4ms5us6ns", of(3_723_004_005_006)),
             ("1.5s", of(1_500_000_000)),
@@ -138,7 +138,7 @@ mod tests {
             ("0.333333333333333333h", of(1_199_999_999_999)),
             ("9223372036854775807ns", of(9_223_372_036_854_775_807)),
             ("9223372036854775808ns", None),
-            ("-9223372036854775808ns", Some(Length::Unlimited)),
+            ("-9223372036854775808ns", Some(GoDuration::Unlimited)),
             ("3000000h", None),
             ("5", None),
             ("s", None),

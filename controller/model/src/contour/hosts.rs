@@ -8,20 +8,20 @@ use std::time::Duration;
 
 use limpet_api::{Kind, Meta, ObjectName, ObjectRef, Text};
 
-use super::read::{Does, Forwarding};
-use super::roots::Host;
+use super::delegation_tree::{DelegatedRoute, DelegationTree};
+use super::read::{Forwarding, IngressAction};
+use super::roots::RootHost;
 use super::sessions;
-use super::tree::{Served, Tree};
-use super::{Contents, Contour, Ours};
+use super::{Contour, IngressRouteContents, OurIngressRoutes};
 use crate::assemble::own_session;
 use crate::graph::{
     Action, Connections, Destination, Forward, Gateway, Graph, HeaderChanges, Hostname, Listener, Match, PathMatch,
     Redirect, Route, RuleName, Session, Target, TlsVersion, VirtualHost,
 };
 use crate::objects::RuleBackend;
-use crate::references::Backend;
+use crate::references::ResolvedBackend;
 use crate::sessions::{RuleFacts, RuleSession, Schemes, Sessions};
-use crate::{ContourSettings, InPlace, Objects};
+use crate::{ContourSettings, Objects, RouteReplacement};
 
 /// How long a connection lasts without a request, as in Contour.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -29,7 +29,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 const PLAIN: &str = "http";
 
 /// Hosts with their routes, longer prefixes first.
-pub(super) type Hosts<'a> = Vec<(Host, Vec<HostRoute<'a>>)>;
+pub(super) type RoutesByHost<'a> = Vec<(RootHost, Vec<HostRoute<'a>>)>;
 
 #[derive(Debug)]
 pub(super) struct HostRoute<'a> {
@@ -48,22 +48,22 @@ pub(super) struct HostRoute<'a> {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Told<'a> {
+pub(super) struct HostFindings<'a> {
     /// Routes that others overrule.
     pub(super) overruled: BTreeMap<&'a ObjectName, Vec<String>>,
     /// Why sessions cannot be had on a host.
     pub(super) foreign: BTreeMap<&'a ObjectName, String>,
-    pub(super) held: BTreeSet<&'a ObjectName>,
+    pub(super) with_sessions: BTreeSet<&'a ObjectName>,
 }
 
 pub(super) fn hosts<'a>(
-    ours: &Ours<'a>,
+    ours: &OurIngressRoutes<'a>,
     settings: &ContourSettings,
-    roots: &BTreeMap<&'a ObjectName, Result<Host, Arc<str>>>,
-    contents: &Contents<'a>,
-    tree: &Tree<'_>,
-) -> (Hosts<'a>, Told<'a>) {
-    let mut told = Told::default();
+    roots: &BTreeMap<&'a ObjectName, Result<RootHost, Arc<str>>>,
+    contents: &IngressRouteContents<'a>,
+    tree: &DelegationTree<'_>,
+) -> (RoutesByHost<'a>, HostFindings<'a>) {
+    let mut told = HostFindings::default();
     let hosts = tree.served.iter().filter_map(|(root, served)| {
         let host = roots.get(root)?.as_ref().ok()?;
         let routes = distinct(host, served, ours, contents, settings, &mut told);
@@ -201,12 +201,12 @@ impl HostRoute<'_> {
     fn made(&self, graph: &mut Graph, session: &Session, all: &Sessions, objects: &Objects) -> Option<Route> {
         let quarantined = objects.quarantined.get(&self.object());
         let action = match quarantined.map(|quarantined| quarantined.serves) {
-            None | Some(InPlace::Former) => self.forward(graph, session, all),
-            Some(InPlace::Status500) => Action::Respond {
+            None | Some(RouteReplacement::Former) => self.forward(graph, session, all),
+            Some(RouteReplacement::Status500) => Action::Respond {
                 status: 500,
                 reason: "refused by Envoy".to_owned(),
             },
-            Some(InPlace::Nothing) => return None,
+            Some(RouteReplacement::Nothing) => return None,
         };
         Some(Route {
             rule: RuleName(self.name().into()),
@@ -224,8 +224,8 @@ impl HostRoute<'_> {
     fn forward(&self, graph: &mut Graph, session: &Session, all: &Sessions) -> Action {
         let forwarding = &self.forwarding;
         let mut destinations = Vec::with_capacity(forwarding.services.len());
-        for (weight, Backend { cluster, spec, .. }) in self.destinations(all) {
-            let namespaces = Arc::make_mut(graph.led_from.entry(spec.service.clone()).or_default());
+        for (weight, ResolvedBackend { cluster, spec, .. }) in self.destinations(all) {
+            let namespaces = Arc::make_mut(graph.referencing_namespaces.entry(spec.service.clone()).or_default());
             namespaces.insert(spec.service.namespace.as_str().into());
             destinations.push(Destination {
                 weight,
@@ -248,7 +248,7 @@ impl HostRoute<'_> {
         })
     }
 
-    pub(super) fn destinations(&self, all: &Sessions) -> impl Iterator<Item = (u32, Backend)> {
+    pub(super) fn destinations(&self, all: &Sessions) -> impl Iterator<Item = (u32, ResolvedBackend)> {
         let services = &self.forwarding.services;
         // All of them zero: equal shares. The weight of a single one does not count.
         let is_equal = services.len() == 1 || services.iter().all(|service| service.weight == 0);
@@ -309,7 +309,11 @@ fn to_https(route: &Route, host: &str) -> Route {
     }
 }
 
-fn with_sessions<'a>(host: &Host, mut routes: Vec<HostRoute<'a>>, told: &mut Told<'a>) -> Vec<HostRoute<'a>> {
+fn with_sessions<'a>(
+    host: &RootHost,
+    mut routes: Vec<HostRoute<'a>>,
+    told: &mut HostFindings<'a>,
+) -> Vec<HostRoute<'a>> {
     let over_http = routes
         .iter()
         .filter(|route| host.tls.is_some() && route.permits_insecure);
@@ -325,7 +329,7 @@ fn with_sessions<'a>(host: &Host, mut routes: Vec<HostRoute<'a>>, told: &mut Tol
             of_object.or_insert_with(|| foreign(domain, &host.name));
             continue;
         }
-        told.held.insert(route.object);
+        told.with_sessions.insert(route.object);
         route.shares_cookie = held.cookie().is_some_and(|cookie| over_http.contains(&cookie));
         route.scope = Some(held.scope(&host.name));
     }
@@ -342,12 +346,12 @@ fn foreign(domain: &str, host: &str) -> String {
 /// The routes of a host, longer prefixes first. Of equal prefixes the last one counts. A delegated prefix matches
 /// segments; the rest of the text stays with the route that was there before.
 fn distinct<'a>(
-    host: &Host,
-    served: &[Served<'_>],
-    ours: &Ours<'a>,
-    contents: &Contents<'a>,
+    host: &RootHost,
+    served: &[DelegatedRoute<'_>],
+    ours: &OurIngressRoutes<'a>,
+    contents: &IngressRouteContents<'a>,
     settings: &ContourSettings,
-    told: &mut Told<'a>,
+    told: &mut HostFindings<'a>,
 ) -> Vec<HostRoute<'a>> {
     let mut by_prefix: BTreeMap<Reverse<&str>, Vec<HostRoute<'a>>> = BTreeMap::new();
     for one in served {
@@ -355,11 +359,12 @@ fn distinct<'a>(
         else {
             continue;
         };
-        let Some((rule, Does::Forward(forwarding))) = content.rules.get(one.route).map(|rule| (rule, &rule.does))
+        let Some((rule, IngressAction::Forward(forwarding))) =
+            content.rules.get(one.route).map(|rule| (rule, &rule.action))
         else {
             continue;
         };
-        let path = path(rule.prefix, one.given);
+        let path = path(rule.prefix, one.delegated_prefix);
         let known = by_prefix.entry(Reverse(rule.prefix)).or_default();
         for former in known
             .iter()

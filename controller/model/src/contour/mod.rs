@@ -5,6 +5,7 @@
 //! - `hosts` puts it together. `go` reads and writes texts as Contour does.
 
 mod class;
+mod delegation_tree;
 mod explain;
 mod go;
 mod hosts;
@@ -13,7 +14,6 @@ mod reports;
 mod roots;
 mod services;
 mod sessions;
-mod tree;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,38 +23,41 @@ use limpet_api::{IngressRouteSpec, IngressRule, Kind, Meta, Object, ObjectName, 
 use crate::references::References;
 use crate::remembered_sessions::SessionSettings;
 use crate::reports::IngressRouteReport;
-use crate::stand_in::{AllJudged, Judged, Wrong};
+use crate::stand_in::{InvalidSessions, SessionVerdict, SessionVerdicts};
 use crate::{ContourSettings, Objects, Settings};
 
 use class::is_ours;
-use hosts::{Hosts, Told};
-use read::{Content, Does, Mistake, Reading, Rule};
-use roots::Host;
-use services::Services;
-use tree::{Edge, Tree, Vertex};
+use delegation_tree::{DelegationTree, Edge, Vertex};
+use hosts::{HostFindings, RoutesByHost};
+use read::{IngressAction, IngressRouteContent, IngressRouteError, IngressRouteReader, IngressRouteRule};
+use roots::RootHost;
+use services::ContourServices;
 
-pub(super) use roots::too_long as long_delegations;
+pub(super) use roots::long_delegations;
 
 /// The objects of our class.
-type Ours<'a> = BTreeMap<&'a ObjectName, &'a Object<IngressRouteSpec>>;
-type Contents<'a> = BTreeMap<&'a ObjectName, Result<Content<'a>, Mistake>>;
+type OurIngressRoutes<'a> = BTreeMap<&'a ObjectName, &'a Object<IngressRouteSpec>>;
+type IngressRouteContents<'a> = BTreeMap<&'a ObjectName, Result<IngressRouteContent<'a>, IngressRouteError>>;
 
 pub(super) struct Contour<'a> {
     settings: &'a ContourSettings,
-    hosts: Hosts<'a>,
+    hosts: RoutesByHost<'a>,
     pub(super) reports: BTreeMap<ObjectName, IngressRouteReport>,
-    pub(super) judged: AllJudged,
+    pub(super) verdicts: SessionVerdicts,
 }
 
 impl<'a> Contour<'a> {
     /// `None` if the objects are not read.
-    pub(super) fn of(objects: &'a Objects, references: &'a References<'a>, settings: &'a Settings) -> Option<Self> {
-        let contour = settings.contour.as_ref().filter(|_| !is_taken(objects, settings))?;
+    pub(super) fn build(objects: &'a Objects, references: &'a References<'a>, settings: &'a Settings) -> Option<Self> {
+        let contour = settings
+            .contour
+            .as_ref()
+            .filter(|_| !has_name_conflict(objects, settings))?;
         let ours = ours(objects, contour);
         let roots = roots::roots(&ours, objects, contour);
-        let reading = Reading {
+        let reading = IngressRouteReader {
             settings,
-            services: Services {
+            services: ContourServices {
                 objects,
                 references,
                 settings: contour,
@@ -65,16 +68,16 @@ impl<'a> Contour<'a> {
             crate::looked::at_one();
             (*name, reading.read(object))
         };
-        let contents: Contents<'a> = ours.iter().map(read).collect();
+        let contents: IngressRouteContents<'a> = ours.iter().map(read).collect();
         let vertices = ours
             .iter()
             .map(|(name, object)| (*name, vertex(object, roots.get(name), contents.get(name))))
             .collect();
         let mut oldest_first: Vec<&ObjectName> = ours.keys().copied().collect();
         oldest_first.sort_by_key(|name| ours.get(name).map(|object| object.meta.precedence()));
-        let tree = Tree::of(&vertices, oldest_first);
+        let tree = DelegationTree::build(&vertices, oldest_first);
         let (hosts, told) = hosts::hosts(&ours, contour, &roots, &contents, &tree);
-        let reports = reports::Inputs {
+        let reports = reports::IngressReportInputs {
             objects,
             ours: &ours,
             roots: &roots,
@@ -85,7 +88,7 @@ impl<'a> Contour<'a> {
         Some(Self {
             settings: contour,
             reports: reports.reports(),
-            judged: judged(&ours, &contents, &told),
+            verdicts: judged(&ours, &contents, &told),
             hosts,
         })
     }
@@ -98,8 +101,8 @@ pub(super) fn reads(annotation: &str) -> bool {
 /// What an object says of delegation. `content`: what it says by itself.
 fn vertex<'a>(
     object: &'a Object<IngressRouteSpec>,
-    root: Option<&Result<Host, Arc<str>>>,
-    content: Option<&Result<Content<'a>, Mistake>>,
+    root: Option<&Result<RootHost, Arc<str>>>,
+    content: Option<&Result<IngressRouteContent<'a>, IngressRouteError>>,
 ) -> Vertex<'a> {
     let is_refused = matches!(root, Some(Err(_))) || matches!(content, Some(Err(_)));
     let edges: Vec<Edge<'_>> = if let Some(Ok(content)) = content {
@@ -112,17 +115,17 @@ fn vertex<'a>(
     Vertex::new(object.spec.virtualhost.is_some(), is_refused, edges)
 }
 
-fn edge<'a>(rule: &Rule<'a>) -> Edge<'a> {
+fn edge<'a>(rule: &IngressRouteRule<'a>) -> Edge<'a> {
     Edge {
         index: rule.index,
         prefix: rule.prefix,
-        to: match &rule.does {
-            Does::Delegate(to) => Some(to.clone()),
-            Does::Forward(_) => None,
+        to: match &rule.action {
+            IngressAction::Delegate(to) => Some(to.clone()),
+            IngressAction::Forward(_) => None,
         },
-        services: match &rule.does {
-            Does::Delegate(_) => 0,
-            Does::Forward(forwarding) => forwarding.services.len(),
+        services: match &rule.action {
+            IngressAction::Delegate(_) => 0,
+            IngressAction::Forward(forwarding) => forwarding.services.len(),
         },
     }
 }
@@ -140,18 +143,22 @@ fn written<'a>(object: &'a Object<IngressRouteSpec>, index: usize, rule: &'a Ing
 }
 
 /// An object with sessions must have them on one of its hosts.
-fn judged(ours: &Ours<'_>, contents: &Contents<'_>, told: &Told<'_>) -> AllJudged {
+fn judged(
+    ours: &OurIngressRoutes<'_>,
+    contents: &IngressRouteContents<'_>,
+    told: &HostFindings<'_>,
+) -> SessionVerdicts {
     let judged = ours.iter().filter_map(|(name, object)| {
-        let foreign = told.foreign.get(name).filter(|_| !told.held.contains(name));
+        let foreign = told.foreign.get(name).filter(|_| !told.with_sessions.contains(name));
         let wrong = match contents.get(name)? {
             Err(mistake) => Some(mistake.text.clone()),
             Ok(_) => foreign.cloned(),
         };
         let judged = match wrong {
-            None => Judged::Valid(Box::new(SessionSettings::annotated(&object.meta))),
-            Some(problems) => Judged::Wrong(Wrong {
+            None => SessionVerdict::Valid(Box::new(SessionSettings::annotated(&object.meta))),
+            Some(problems) => SessionVerdict::Wrong(InvalidSessions {
                 problems,
-                ..Wrong::default()
+                ..InvalidSessions::default()
             }),
         };
         let (kind, name) = (Kind::IngressRoute, (*name).clone());
@@ -162,14 +169,14 @@ fn judged(ours: &Ours<'_>, contents: &Contents<'_>, told: &Told<'_>) -> AllJudge
 
 /// Whether a Gateway of ours has the name of Contour's Gateway. Their Envoys would be the same, so only the former is
 /// served.
-pub(super) fn is_taken(objects: &Objects, settings: &Settings) -> bool {
+pub(super) fn has_name_conflict(objects: &Objects, settings: &Settings) -> bool {
     let gateway = |contour: &ContourSettings| objects.gateways.get(&contour.gateway);
     let class = settings.contour.as_ref().and_then(gateway);
     let class = class.and_then(|gateway| objects.gateway_classes.get(&gateway.spec.gateway_class_name));
-    class.is_some_and(|class| settings.reads(&class.spec.controller_name))
+    class.is_some_and(|class| settings.selects(&class.spec.controller_name))
 }
 
-pub(super) fn ours<'a>(objects: &'a Objects, settings: &ContourSettings) -> Ours<'a> {
+pub(super) fn ours<'a>(objects: &'a Objects, settings: &ContourSettings) -> OurIngressRoutes<'a> {
     let all = objects.ingress_routes.iter().map(|(name, object)| (name, &**object));
     all.filter(|(_, object)| is_ours(&object.meta, settings)).collect()
 }

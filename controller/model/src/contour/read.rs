@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use limpet_api::{Delegate, IngressRouteSpec, IngressRule, IngressService, Object, ObjectName};
 
-use super::go::{Length, length, quoted};
-use super::services::{Service, Services, Strategy};
-use super::sessions::{self, Held};
-use super::tree::{Place, Step};
+use super::delegation_tree::{CheckStep, ErrorPosition};
+use super::go::{GoDuration, length, quoted};
+use super::services::{ContourService, ContourServices, LoadBalancerStrategy};
+use super::sessions::{self, IngressSession};
 use crate::Settings;
 use crate::graph::{PathChange, Retry, Rewrite};
 use crate::session_fields::SessionFields;
@@ -26,31 +26,31 @@ const MOST_PATH: usize = 4096;
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
-pub(super) struct Content<'a> {
-    pub(super) rules: Vec<Rule<'a>>,
+pub(super) struct IngressRouteContent<'a> {
+    pub(super) rules: Vec<IngressRouteRule<'a>>,
     /// What is passed over.
     pub(super) notes: Vec<String>,
 }
 
 #[derive(Debug)]
-pub(super) struct Rule<'a> {
+pub(super) struct IngressRouteRule<'a> {
     /// Among the object's routes.
     pub(super) index: usize,
     pub(super) prefix: &'a str,
     pub(super) permit_insecure: bool,
-    pub(super) does: Does<'a>,
+    pub(super) action: IngressAction<'a>,
 }
 
 #[derive(Debug)]
-pub(super) enum Does<'a> {
+pub(super) enum IngressAction<'a> {
     Forward(Rc<Forwarding<'a>>),
     Delegate(ObjectName),
 }
 
 #[derive(Debug)]
 pub(super) struct Forwarding<'a> {
-    pub(super) services: Vec<Service<'a>>,
-    pub(super) session: Option<Held>,
+    pub(super) services: Vec<ContourService<'a>>,
+    pub(super) session: Option<IngressSession>,
     pub(super) websockets: bool,
     pub(super) rewrite: Rewrite,
     pub(super) request_timeout: Option<Duration>,
@@ -60,25 +60,28 @@ pub(super) struct Forwarding<'a> {
 
 /// A mistake: its place, for the order of messages, and the object's description.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Mistake {
-    pub(super) place: Place,
+pub(super) struct IngressRouteError {
+    pub(super) place: ErrorPosition,
     pub(super) text: String,
 }
 
-pub(super) struct Reading<'a> {
+pub(super) struct IngressRouteReader<'a> {
     pub(super) settings: &'a Settings,
-    pub(super) services: Services<'a>,
+    pub(super) services: ContourServices<'a>,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> IngressRouteReader<'a> {
     /// # Errors
     /// The first mistake, in the order in which Contour looks for them.
-    pub(super) fn read(&self, object: &'a Object<IngressRouteSpec>) -> Result<Content<'a>, Mistake> {
-        let at = |route, step, text| Mistake {
-            place: Place { route, step },
+    pub(super) fn read(
+        &self,
+        object: &'a Object<IngressRouteSpec>,
+    ) -> Result<IngressRouteContent<'a>, IngressRouteError> {
+        let at = |route, step, text| IngressRouteError {
+            place: ErrorPosition { route, step },
             text,
         };
-        let of_object = |text| at(0, Step::Shape, text);
+        let of_object = |text| at(0, CheckStep::Shape, text);
         if let Some(error) = &object.malformed {
             return Err(of_object(error.to_string()));
         }
@@ -107,7 +110,7 @@ impl<'a> Reading<'a> {
             let read = self.rule(object, (index, &field), rule, &overrides, &mut notes);
             rules.extend(read.map_err(|(step, text)| at(index, step, text))?);
         }
-        Ok(Content { rules, notes })
+        Ok(IngressRouteContent { rules, notes })
     }
 
     fn rule(
@@ -117,9 +120,9 @@ impl<'a> Reading<'a> {
         rule: &'a IngressRule,
         overrides: &SessionFields,
         notes: &mut Vec<String>,
-    ) -> Result<Option<Rule<'a>>, (Step, String)> {
+    ) -> Result<Option<IngressRouteRule<'a>>, (CheckStep, String)> {
         let prefix = rule.prefix.as_str();
-        let shape = |text: String| (Step::Shape, text);
+        let shape = |text: String| (CheckStep::Shape, text);
         if !rule.services.is_empty() && rule.delegate.is_some() {
             let text = format!(
                 "route {}: cannot specify services and delegate in the same route",
@@ -129,7 +132,7 @@ impl<'a> Reading<'a> {
         }
         is_path(prefix).map_err(|found| shape(format!("{field}.match: {found}")))?;
         let does = if let Some(delegate) = &rule.delegate {
-            Does::Delegate(delegate_of(object, delegate))
+            IngressAction::Delegate(delegate_of(object, delegate))
         } else if rule.services.is_empty() {
             notes.push(format!(
                 "{field}: expected services or a delegate; the route is left out"
@@ -137,13 +140,13 @@ impl<'a> Reading<'a> {
             return Ok(None);
         } else {
             let forwarding = self.forwarding(object, field, rule, overrides, notes);
-            Does::Forward(Rc::new(forwarding.map_err(|text| (Step::Target, text))?))
+            IngressAction::Forward(Rc::new(forwarding.map_err(|text| (CheckStep::Target, text))?))
         };
-        Ok(Some(Rule {
+        Ok(Some(IngressRouteRule {
             index,
             prefix,
             permit_insecure: rule.permit_insecure,
-            does,
+            action: does,
         }))
     }
 
@@ -158,15 +161,15 @@ impl<'a> Reading<'a> {
         let services = self.services(object, field, rule, notes)?;
         let timeout = rule.timeout_policy.as_ref().map_or("", |policy| &policy.request);
         let request_timeout = match timeout_of(&format!("{field}.timeoutPolicy.request"), timeout)? {
-            Length::Unsaid => Some(DEFAULT_TIMEOUT),
-            Length::Unlimited => None,
-            Length::Of(timeout) => Some(timeout),
+            GoDuration::Unsaid => Some(DEFAULT_TIMEOUT),
+            GoDuration::Unlimited => None,
+            GoDuration::Of(timeout) => Some(timeout),
         };
         let policy = rule.retry_policy.as_ref();
         let per_try = policy.map_or("", |policy| &policy.per_try_timeout);
         let try_timeout = match timeout_of(&format!("{field}.retryPolicy.perTryTimeout"), per_try)? {
-            Length::Of(timeout) => Some(timeout),
-            Length::Unsaid | Length::Unlimited => None,
+            GoDuration::Of(timeout) => Some(timeout),
+            GoDuration::Unsaid | GoDuration::Unlimited => None,
         };
         let rewrite = Some(rule.prefix_rewrite.as_str()).filter(|becomes| !becomes.is_empty());
         if let Some(becomes) = rewrite {
@@ -198,7 +201,7 @@ impl<'a> Reading<'a> {
         field: &str,
         rule: &'a IngressRule,
         notes: &mut Vec<String>,
-    ) -> Result<Vec<Service<'a>>, String> {
+    ) -> Result<Vec<ContourService<'a>>, String> {
         let all = &rule.services;
         if all.len() > MOST_SERVICES {
             return Err(format!(
@@ -206,7 +209,7 @@ impl<'a> Reading<'a> {
                 all.len()
             ));
         }
-        let mut services: Vec<Service<'a>> = Vec::with_capacity(all.len());
+        let mut services: Vec<ContourService<'a>> = Vec::with_capacity(all.len());
         for (index, service) in all.iter().enumerate() {
             let at = format!("{field}.services[{index}]");
             if !(1..=65535).contains(&service.port) {
@@ -253,13 +256,13 @@ impl<'a> Reading<'a> {
         spec: &'a IngressRouteSpec,
         service: &'a IngressService,
         notes: &mut Vec<String>,
-    ) -> Result<Strategy<'a>, String> {
+    ) -> Result<LoadBalancerStrategy<'a>, String> {
         let said = |text: &'a Option<String>| text.as_deref().filter(|text| !text.is_empty());
         let (field, text) = match (said(&service.strategy), said(&spec.strategy)) {
             (Some(own), _) => (format!("{at}.strategy"), Some(own)),
             (None, default) => ("spec.strategy".to_owned(), default),
         };
-        let strategy = Strategy::read(text, service.sticky_session_config.as_ref(), (&field, at))?;
+        let strategy = LoadBalancerStrategy::read(text, service.sticky_session_config.as_ref(), (&field, at))?;
         if service.sticky_session_config.is_some() && !strategy.is_sticky() {
             notes.push(format!(
                 "{at}.stickySessionConfig: it has no effect, because the strategy is not StickySession"
@@ -277,16 +280,16 @@ pub(super) fn delegate_of(object: &Object<IngressRouteSpec>, delegate: &Delegate
     )
 }
 
-fn timeout_of(field: &str, text: &str) -> Result<Length, String> {
+fn timeout_of(field: &str, text: &str) -> Result<GoDuration, String> {
     let expected = || {
         let most = MOST_TIME.as_secs() / 3600;
         let found = quoted(text);
         format!("{field}: expected a duration of Go like 1m30s of at most {most}h, or infinity, found {found}")
     };
     match length(text).ok_or_else(expected)? {
-        Length::Of(time) if time > MOST_TIME => Err(expected()),
+        GoDuration::Of(time) if time > MOST_TIME => Err(expected()),
         // Envoy counts milliseconds, and 0 means no limit.
-        Length::Of(time) => Ok(Length::Of(time.max(Duration::from_millis(1)))),
+        GoDuration::Of(time) => Ok(GoDuration::Of(time.max(Duration::from_millis(1)))),
         other => Ok(other),
     }
 }

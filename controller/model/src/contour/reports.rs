@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use limpet_api::{IngressRouteSpec, Kind, Object, ObjectName, ObjectRef};
 
+use super::delegation_tree::{DelegationFault, DelegationTree, ErrorPosition, MOST_IN_ALL, MOST_ROUTES};
 use super::go::quoted;
-use super::hosts::Told;
-use super::read::{Content, Does, Mistake};
-use super::roots::{FORBIDDEN, Host};
-use super::tree::{Fault, MOST_IN_ALL, MOST_ROUTES, Place, Tree};
+use super::hosts::HostFindings;
+use super::read::{IngressAction, IngressRouteContent, IngressRouteError};
+use super::roots::{FORBIDDEN, RootHost};
 use crate::Objects;
 use crate::gateways::KEPT_CERTIFICATE;
 use crate::reports::{IngressRouteReport, IngressRouteStatus};
@@ -23,16 +23,16 @@ const MOST_NAME: usize = 253;
 
 const TO_ROOT: &str = "root ingressroute cannot delegate to another root ingressroute";
 
-pub(super) struct Inputs<'a> {
+pub(super) struct IngressReportInputs<'a> {
     pub(super) objects: &'a Objects,
     pub(super) ours: &'a BTreeMap<&'a ObjectName, &'a Object<IngressRouteSpec>>,
-    pub(super) roots: &'a BTreeMap<&'a ObjectName, Result<Host, Arc<str>>>,
-    pub(super) contents: &'a BTreeMap<&'a ObjectName, Result<Content<'a>, Mistake>>,
-    pub(super) tree: &'a Tree<'a>,
-    pub(super) hosts: &'a Told<'a>,
+    pub(super) roots: &'a BTreeMap<&'a ObjectName, Result<RootHost, Arc<str>>>,
+    pub(super) contents: &'a BTreeMap<&'a ObjectName, Result<IngressRouteContent<'a>, IngressRouteError>>,
+    pub(super) tree: &'a DelegationTree<'a>,
+    pub(super) hosts: &'a HostFindings<'a>,
 }
 
-impl Inputs<'_> {
+impl IngressReportInputs<'_> {
     pub(super) fn reports(&self) -> BTreeMap<ObjectName, IngressRouteReport> {
         let valid: Arc<str> = "valid IngressRoute".into();
         let orphaned: Arc<str> = "this IngressRoute is not part of a delegation chain from a root IngressRoute".into();
@@ -103,9 +103,9 @@ impl Inputs<'_> {
         first.map(|(_, text)| text).or(foreign).or_else(refused).map(Arc::from)
     }
 
-    fn told(object: &Object<IngressRouteSpec>, place: Place, fault: &Fault) -> String {
+    fn told(object: &Object<IngressRouteSpec>, place: ErrorPosition, fault: &DelegationFault) -> String {
         match fault {
-            Fault::Outside { given } => {
+            DelegationFault::Outside { given } => {
                 let rule = object.spec.routes.get(place.route);
                 let prefix = rule.map_or("", |rule| &rule.prefix);
                 format!(
@@ -114,8 +114,8 @@ impl Inputs<'_> {
                     quoted(given)
                 )
             }
-            Fault::ToRoot => TO_ROOT.to_owned(),
-            Fault::Cycle(names) => format!("route creates a delegation cycle: {names}"),
+            DelegationFault::ToRoot => TO_ROOT.to_owned(),
+            DelegationFault::Cycle(names) => format!("route creates a delegation cycle: {names}"),
         }
     }
 
@@ -141,13 +141,13 @@ impl Inputs<'_> {
             let known = self.tree.dangling.range((name, rule.index)..).next();
             known == Some(&(name, rule.index))
         });
-        let dangling = dangling.filter_map(|rule| match &rule.does {
-            Does::Delegate(to) => Some(format!(
+        let dangling = dangling.filter_map(|rule| match &rule.action {
+            IngressAction::Delegate(to) => Some(format!(
                 "spec.routes[{}].delegate: expected an IngressRoute of our class, found {to}, which is not there or of \
                  another class; the route is left out",
                 rule.index
             )),
-            Does::Forward(_) => None,
+            IngressAction::Forward(_) => None,
         });
         let host = self.roots.get(name).and_then(|root| root.as_ref().ok());
         let kept = host.and_then(|host| {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use limpet_api::{CertificateDelegationSpec, IngressRouteSpec, Object, ObjectName};
 
+use super::delegation_tree::joined;
 use super::go::quoted;
 use super::services::is_host_name;
-use super::tree::joined;
 use crate::graph::TlsVersion;
 use crate::{ContourSettings, Objects};
 
@@ -15,14 +15,14 @@ use crate::{ContourSettings, Objects};
 pub(super) const FORBIDDEN: &str = "root IngressRoute cannot be defined in this namespace";
 
 #[derive(Debug, Clone)]
-pub(super) struct Host {
+pub(super) struct RootHost {
     /// In lower case.
     pub(super) name: String,
-    pub(super) tls: Option<Tls>,
+    pub(super) tls: Option<RootTls>,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Tls {
+pub(super) struct RootTls {
     pub(super) secret: ObjectName,
     pub(super) minimum: TlsVersion,
 }
@@ -31,7 +31,7 @@ pub(super) fn roots<'a>(
     ours: &BTreeMap<&'a ObjectName, &'a Object<IngressRouteSpec>>,
     objects: &Objects,
     settings: &ContourSettings,
-) -> BTreeMap<&'a ObjectName, Result<Host, Arc<str>>> {
+) -> BTreeMap<&'a ObjectName, Result<RootHost, Arc<str>>> {
     let may_be_root = |name: &ObjectName| settings.permits_roots(&name.namespace);
     let mut by_host: BTreeMap<String, Vec<&ObjectName>> = BTreeMap::new();
     for (name, object) in ours {
@@ -52,7 +52,7 @@ pub(super) fn roots<'a>(
             (host.as_str(), joined(names.into_iter(), ", "))
         })
         .collect();
-    let delegated = Delegated::of(objects);
+    let delegated = DelegatedSecrets::of(objects);
     let roots = ours.iter().filter_map(|(name, object)| {
         let fqdn = &object.spec.virtualhost.as_ref()?.fqdn;
         let host = if !may_be_root(name) {
@@ -73,9 +73,9 @@ pub(super) fn roots<'a>(
 fn host(
     name: &ObjectName,
     object: &Object<IngressRouteSpec>,
-    objects: (&Objects, &Delegated<'_>),
+    objects: (&Objects, &DelegatedSecrets<'_>),
     settings: &ContourSettings,
-) -> Result<Host, String> {
+) -> Result<RootHost, String> {
     let virtualhost = object.spec.virtualhost.as_ref();
     let fqdn = virtualhost.map_or("", |host| &host.fqdn);
     if fqdn.trim().is_empty() {
@@ -91,7 +91,7 @@ fn host(
             quoted(fqdn)
         ));
     }
-    Ok(Host {
+    Ok(RootHost {
         name: fqdn.to_ascii_lowercase(),
         tls: tls(name, object, objects, settings)?,
     })
@@ -100,9 +100,9 @@ fn host(
 fn tls(
     name: &ObjectName,
     object: &Object<IngressRouteSpec>,
-    (objects, delegated): (&Objects, &Delegated<'_>),
+    (objects, delegated): (&Objects, &DelegatedSecrets<'_>),
     settings: &ContourSettings,
-) -> Result<Option<Tls>, String> {
+) -> Result<Option<RootTls>, String> {
     let Some(tls) = object.spec.virtualhost.as_ref().and_then(|host| host.tls.as_ref()) else {
         return Ok(None);
     };
@@ -129,7 +129,7 @@ fn tls(
             ));
         }
     };
-    Ok(Some(Tls {
+    Ok(Some(RootTls {
         secret,
         minimum: settings
             .minimum_protocol_version
@@ -150,9 +150,9 @@ pub(super) fn secret(object: &ObjectName, written: &str) -> ObjectName {
 const MOST_TARGETS: usize = 1000;
 
 /// Namespace and name of a Secret, and another namespace that may use it (`*`: all).
-struct Delegated<'a>(HashSet<(&'a str, &'a str, &'a str)>);
+struct DelegatedSecrets<'a>(HashSet<(&'a str, &'a str, &'a str)>);
 
-impl<'a> Delegated<'a> {
+impl<'a> DelegatedSecrets<'a> {
     fn of(objects: &'a Objects) -> Self {
         let all = objects.certificate_delegations.iter();
         Self(
@@ -184,7 +184,7 @@ fn targets(object: &Object<CertificateDelegationSpec>) -> impl Iterator<Item = (
     })
 }
 
-pub(crate) fn too_long(objects: &Objects) -> impl Iterator<Item = (&ObjectName, String)> {
+pub(crate) fn long_delegations(objects: &Objects) -> impl Iterator<Item = (&ObjectName, String)> {
     objects.certificate_delegations.iter().filter_map(|(name, object)| {
         let delegations = object.spec.delegations.iter();
         let found: usize = delegations.map(|delegation| delegation.target_namespaces.len()).sum();

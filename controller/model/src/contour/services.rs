@@ -9,7 +9,7 @@ use serde_json::json;
 use super::go::quoted;
 use crate::graph::{Balance, Cluster, ClusterLimits, ClusterName, HealthCheck, Protocol};
 use crate::objects::RuleBackend;
-use crate::references::{Backend, References};
+use crate::references::{References, ResolvedBackend};
 use crate::sessions::never_begins;
 use crate::short_hash::short_hash;
 use crate::{ContourSettings, Objects, affinity};
@@ -22,7 +22,7 @@ const DOMAINS: [&str; 2] = ["projectcontour.io", "contour.heptio.com"];
 
 /// The choice of a Service's endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Strategy<'a> {
+pub(super) enum LoadBalancerStrategy<'a> {
     /// Nothing is written.
     Unwritten,
     RoundRobin,
@@ -39,7 +39,7 @@ pub(super) enum Strategy<'a> {
     StickyAddress,
 }
 
-impl<'a> Strategy<'a> {
+impl<'a> LoadBalancerStrategy<'a> {
     /// `fields`: of the strategy and of its service, for messages.
     ///
     /// # Errors
@@ -133,20 +133,20 @@ impl<'a> Strategy<'a> {
 }
 
 #[derive(Debug)]
-pub(super) struct Service<'a> {
+pub(super) struct ContourService<'a> {
     pub(super) name: ObjectName,
     pub(super) port: u16,
     pub(super) weight: u32,
-    pub(super) strategy: Strategy<'a>,
+    pub(super) strategy: LoadBalancerStrategy<'a>,
     /// How long the client's address holds a session by the Service, without a strategy of the object.
     pub(super) affinity: Option<Duration>,
     base: String,
     spec: Cluster,
 }
 
-impl Service<'_> {
+impl ContourService<'_> {
     /// `never_begins`: whether other services of the route have sessions, and this one has not.
-    pub(super) fn backend(&self, never_begins: bool) -> Backend {
+    pub(super) fn backend(&self, never_begins: bool) -> ResolvedBackend {
         let spec = Cluster {
             never_begins: never_begins || self.spec.never_begins,
             ..self.spec.clone()
@@ -160,7 +160,7 @@ impl Service<'_> {
             "neverBegins": spec.never_begins,
         });
         let hash = short_hash(settings.to_string().as_bytes());
-        Backend {
+        ResolvedBackend {
             cluster: ClusterName(format!("{}#{hash}", self.base).into()),
             spec,
             object: RuleBackend::Service(self.name.clone()),
@@ -183,13 +183,13 @@ impl Service<'_> {
     }
 }
 
-pub(super) struct Services<'a> {
+pub(super) struct ContourServices<'a> {
     pub(super) objects: &'a Objects,
     pub(super) references: &'a References<'a>,
     pub(super) settings: &'a ContourSettings,
 }
 
-impl Services<'_> {
+impl ContourServices<'_> {
     /// Without its health check. `at`: the field of the service.
     ///
     /// # Errors
@@ -199,9 +199,9 @@ impl Services<'_> {
         namespace: &str,
         at: &str,
         service: &IngressService,
-        strategy: Strategy<'s>,
+        strategy: LoadBalancerStrategy<'s>,
         notes: &mut Vec<String>,
-    ) -> Result<Service<'s>, String> {
+    ) -> Result<ContourService<'s>, String> {
         let missing = || format!("Service [{}:{}] is invalid or missing", service.name, service.port);
         let name = ObjectName::new(namespace, &service.name);
         let object = self
@@ -218,8 +218,8 @@ impl Services<'_> {
         let tls = self.references.tls(&backend, &port.name);
         let tls = tls.map_err(|message| format!("{at}: {message}"))?;
         let affinity = affinity::of(&object.spec).ok().flatten();
-        let affinity = affinity.filter(|_| strategy == Strategy::Unwritten && external_name.is_none());
-        Ok(Service {
+        let affinity = affinity.filter(|_| strategy == LoadBalancerStrategy::Unwritten && external_name.is_none());
+        Ok(ContourService {
             port: port.port,
             weight: service.weight,
             strategy,

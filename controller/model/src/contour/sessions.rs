@@ -5,24 +5,24 @@ use limpet_core::config::schema::{CookieModeConfig, LifetimeTypeConfig, SameSite
 use limpet_api::ObjectName;
 
 use super::go::quoted;
-use super::services::{Service, Strategy};
+use super::services::{ContourService, LoadBalancerStrategy};
 use crate::Settings;
 use crate::graph::HashOn;
-use crate::session_fields::{CookiePath, OrNone, SessionFields};
-use crate::sessions::{ByCookie, CookieSessions};
+use crate::session_fields::{CookiePath, SessionFields, ValueOrNone};
+use crate::sessions::{CookieSessionInputs, CookieSessions};
 
 const COOKIE: &str = "X-Contour-Session-Affinity";
 
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct IngressSession {
     pub(super) sessions: CookieSessions,
     service: (ObjectName, u16),
 }
 
-pub(super) fn begins_at(service: &Service<'_>) -> bool {
+pub(super) fn begins_at(service: &ContourService<'_>) -> bool {
     matches!(
         service.strategy,
-        Strategy::Cookie | Strategy::StickyCookie { .. } | Strategy::StickyAddress
+        LoadBalancerStrategy::Cookie | LoadBalancerStrategy::StickyCookie { .. } | LoadBalancerStrategy::StickyAddress
     )
 }
 
@@ -31,18 +31,18 @@ pub(super) fn begins_at(service: &Service<'_>) -> bool {
 /// # Errors
 /// If they cannot be followed. `field`: the route's; `prefix`: its match.
 pub(super) fn of_route(
-    services: &[Service<'_>],
+    services: &[ContourService<'_>],
     overrides: &SessionFields,
     settings: &Settings,
     (field, prefix): (&str, &str),
-) -> Result<Option<Held>, String> {
+) -> Result<Option<IngressSession>, String> {
     let Some((index, service)) = services.iter().enumerate().find(|(_, service)| begins_at(service)) else {
         return Ok(None);
     };
     let config = format!("{field}.services[{index}].stickySessionConfig.cookie");
     let (name, path, by_address) = match service.strategy {
-        Strategy::StickyCookie { name, path } => (name, path, false),
-        Strategy::StickyAddress => (COOKIE, "", true),
+        LoadBalancerStrategy::StickyCookie { name, path } => (name, path, false),
+        LoadBalancerStrategy::StickyAddress => (COOKIE, "", true),
         _ => (COOKIE, "", false),
     };
     if !path.is_empty() && !path.starts_with('/') {
@@ -52,14 +52,14 @@ pub(super) fn of_route(
         ));
     }
     let defaults = defaults(settings, path, by_address);
-    let sessions = ByCookie {
+    let sessions = CookieSessionInputs {
         name,
         overrides,
         defaults: &defaults,
         path: prefix,
         limits: settings.session_limits,
     };
-    Ok(Some(Held {
+    Ok(Some(IngressSession {
         sessions: sessions.sessions(&config, &format!("{field}.match"))?,
         service: (service.name.clone(), service.port),
     }))
@@ -82,8 +82,8 @@ fn defaults(settings: &Settings, path: &str, by_address: bool) -> SessionFields 
         mode: Some(CookieModeConfig::Insert),
         // The backend saw it, and the router hashes what Contour's Envoys have set.
         forward: Some(true),
-        query: Some(OrNone(None)),
-        source: Some(OrNone(by_address.then(SourceConfig::default))),
+        query: Some(ValueOrNone(None)),
+        source: Some(ValueOrNone(by_address.then(SourceConfig::default))),
         domain: None,
         scope: None,
         split: None,
@@ -91,7 +91,7 @@ fn defaults(settings: &Settings, path: &str, by_address: bool) -> SessionFields 
     }
 }
 
-impl Held {
+impl IngressSession {
     /// The scope on a host. Its second part is the namespace of the Service, for fences: EndpointSlices of others on
     /// the host do not count.
     pub(super) fn scope(&self, host: &str) -> String {
@@ -106,16 +106,16 @@ impl Held {
     }
 }
 
-pub(super) fn hash(services: &[Service<'_>], held: Option<&Held>) -> Vec<HashOn> {
+pub(super) fn hash(services: &[ContourService<'_>], held: Option<&IngressSession>) -> Vec<HashOn> {
     let mut hash = Vec::new();
     for service in services {
         let on = match service.strategy {
-            Strategy::Cookie => HashOn::Cookie(COOKIE.to_owned()),
+            LoadBalancerStrategy::Cookie => HashOn::Cookie(COOKIE.to_owned()),
             // Its name is checked where it is the session's.
-            Strategy::StickyCookie { name, .. } if held.is_some_and(|held| held.cookie().is_some()) => {
+            LoadBalancerStrategy::StickyCookie { name, .. } if held.is_some_and(|held| held.cookie().is_some()) => {
                 HashOn::Cookie(name.to_owned())
             }
-            Strategy::StickyHeader(name) => HashOn::Header(name.to_ascii_lowercase()),
+            LoadBalancerStrategy::StickyHeader(name) => HashOn::Header(name.to_ascii_lowercase()),
             _ => continue,
         };
         if !hash.contains(&on) {

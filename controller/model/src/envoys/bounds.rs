@@ -19,8 +19,8 @@ const KEYS: usize = 2000;
 /// # Errors
 /// With the field.
 pub(super) fn check(field: &str, part: &impl Serialize) -> Result<(), String> {
-    let rest = Rest { bytes: BYTES };
-    let items = Items {
+    let rest = ByteLimit { bytes: BYTES };
+    let items = ItemLimit {
         rest: ITEMS,
         keys: KEYS,
     };
@@ -34,11 +34,11 @@ pub(super) fn check(field: &str, part: &impl Serialize) -> Result<(), String> {
     })
 }
 
-struct Rest {
+struct ByteLimit {
     bytes: usize,
 }
 
-impl Write for Rest {
+impl Write for ByteLimit {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let rest = self.bytes.checked_sub(bytes.len());
         self.bytes = rest.ok_or_else(|| io::Error::other(format!("{BYTES} bytes of JSON")))?;
@@ -50,12 +50,12 @@ impl Write for Rest {
     }
 }
 
-struct Items {
+struct ItemLimit {
     rest: usize,
     keys: usize,
 }
 
-impl Formatter for Items {
+impl Formatter for ItemLimit {
     fn begin_array_value<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
         let rest = self.rest.checked_sub(1);
         self.rest = rest.ok_or_else(|| io::Error::other(format!("{ITEMS} items in all its lists together")))?;

@@ -14,7 +14,7 @@ pub use name::{
     ADMIN_PORT, GATEWAY_NAME, READY_PORT, envoys_certificate, envoys_keys, envoys_labels, envoys_name, envoys_uri,
 };
 pub use parameters::check_envoy_defaults;
-pub(super) use parameters::{Layer, of_class, of_gateway};
+pub(super) use parameters::{ParameterLayer, of_class, of_gateway};
 
 use super::infrastructure::{self, AllowedMetadata};
 use super::{Objects, Settings};
@@ -22,7 +22,7 @@ use limpet_api::{
     EnvoyDeploymentSpec, EnvoyFilterBuild, GatewayListener, GatewaySpec, Infrastructure, Object, ObjectName, Patches,
     ServiceRef, ServiceType,
 };
-use parameters::{check, check_foreign, check_ports, drain_time, over};
+use parameters::{check, check_foreign, check_ports, drain_time, merged_over};
 
 /// How long clients have to go elsewhere, by default.
 const DRAIN_TIME: Duration = Duration::from_secs(30);
@@ -77,7 +77,7 @@ pub struct EnvoyDeployment {
 
 pub(super) fn envoys(
     gateway: &Object<GatewaySpec>,
-    class: Result<Layer<'_>, String>,
+    class: Result<ParameterLayer<'_>, String>,
     objects: &Objects,
     settings: &Settings,
 ) -> (Envoys, Option<String>) {
@@ -103,13 +103,13 @@ pub(super) fn envoys(
 }
 
 #[derive(Debug, Default)]
-struct Merged {
+struct MergedParameters {
     parameters: EnvoyDeploymentSpec,
     patches: Vec<Patches>,
     left_out: Vec<String>,
 }
 
-fn merge(layers: &[Layer<'_>], settings: &Settings) -> Result<Merged, String> {
+fn merge(layers: &[ParameterLayer<'_>], settings: &Settings) -> Result<MergedParameters, String> {
     let managed = settings.managed.as_ref();
     let mut merged = managed.map(|managed| managed.defaults.clone()).unwrap_or_default();
     let mut patches = vec![std::mem::take(&mut merged.patch)];
@@ -122,7 +122,7 @@ fn merge(layers: &[Layer<'_>], settings: &Settings) -> Result<Merged, String> {
             && let Some((namespace, allowed)) = elsewhere(&object.meta.namespace, settings)
         {
             check_foreign(&spec, namespace).map_err(|message| layer.at(&message))?;
-            let names = allowed.take_of_service(&mut spec.service.annotations);
+            let names = allowed.remove_of_service(&mut spec.service.annotations);
             left_out.extend(
                 names
                     .into_iter()
@@ -136,10 +136,10 @@ fn merge(layers: &[Layer<'_>], settings: &Settings) -> Result<Merged, String> {
             );
         }
         patches.push(std::mem::take(&mut spec.patch));
-        merged = over(spec, merged);
+        merged = merged_over(spec, merged);
     }
     patches.retain(|patches| *patches != Patches::default());
-    Ok(Merged {
+    Ok(MergedParameters {
         parameters: merged,
         patches,
         left_out,
@@ -156,8 +156,8 @@ fn elsewhere<'s>(namespace: &str, settings: &'s Settings) -> Option<(&'s str, &'
     Some((of_envoys, &managed.infrastructure))
 }
 
-fn with_parameters(gateway: &Object<GatewaySpec>, merged: Merged, settings: &Settings) -> Envoys {
-    let Merged {
+fn with_parameters(gateway: &Object<GatewaySpec>, merged: MergedParameters, settings: &Settings) -> Envoys {
+    let MergedParameters {
         parameters,
         patches,
         mut left_out,
@@ -182,13 +182,13 @@ fn with_parameters(gateway: &Object<GatewaySpec>, merged: Merged, settings: &Set
     } = gateway.spec.infrastructure.clone();
     let elsewhere = elsewhere(&gateway.meta.namespace, settings);
     if let Some((_, allowed)) = elsewhere {
-        let of_labels = allowed.take_labels(&mut labels).into_iter();
+        let of_labels = allowed.remove_labels(&mut labels).into_iter();
         let of_labels = of_labels.map(|name| format!("spec.infrastructure.labels: {name}"));
-        let of_annotations = allowed.take_annotations(&mut annotations).into_iter();
+        let of_annotations = allowed.remove_annotations(&mut annotations).into_iter();
         let of_annotations = of_annotations.map(|name| format!("spec.infrastructure.annotations: {name}"));
         left_out.splice(0..0, of_labels.chain(of_annotations));
     }
-    let listeners = gateway.spec.listeners.iter().filter(|listener| speaks_http(listener));
+    let listeners = gateway.spec.listeners.iter().filter(|listener| is_http(listener));
     let ports: BTreeSet<u16> = listeners
         .map(|listener| listener.port)
         .filter(|port| ![ADMIN_PORT, READY_PORT].contains(port))
@@ -199,7 +199,7 @@ fn with_parameters(gateway: &Object<GatewaySpec>, merged: Merged, settings: &Set
         filter,
         // A Service needs a port.
         unchanged: ports.is_empty(),
-        left_out: elsewhere.and_then(|(namespace, _)| infrastructure::told(&left_out, namespace)),
+        left_out: elsewhere.and_then(|(namespace, _)| infrastructure::left_out_message(&left_out, namespace)),
         service: Some(name.clone()),
         deployment: Some(EnvoyDeployment {
             name,
@@ -215,7 +215,7 @@ fn with_parameters(gateway: &Object<GatewaySpec>, merged: Merged, settings: &Set
     }
 }
 
-pub(super) fn speaks_http(listener: &GatewayListener) -> bool {
+pub(super) fn is_http(listener: &GatewayListener) -> bool {
     matches!(listener.protocol.as_str(), "HTTP" | "HTTPS")
 }
 

@@ -13,14 +13,14 @@ use limpet_api::{
 };
 
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Layer<'a> {
+pub(crate) struct ParameterLayer<'a> {
     /// `None`: there is no parametersRef.
     pub(super) object: Option<&'a Object<EnvoyDeploymentSpec>>,
     /// Whether an author of Gateways says it, and not the operator of the cluster.
     pub(super) is_of_a_gateway: bool,
 }
 
-impl Layer<'_> {
+impl ParameterLayer<'_> {
     /// # Errors
     /// With the object and the field.
     pub(crate) fn check(&self) -> Result<(), String> {
@@ -36,9 +36,12 @@ impl Layer<'_> {
 
 /// # Errors
 /// If they cannot be had, with the field.
-pub(crate) fn of_class<'a>(class: &Object<GatewayClassSpec>, objects: &'a Objects) -> Result<Layer<'a>, String> {
+pub(crate) fn of_class<'a>(
+    class: &Object<GatewayClassSpec>,
+    objects: &'a Objects,
+) -> Result<ParameterLayer<'a>, String> {
     let Some(reference) = &class.spec.parameters_ref else {
-        return Ok(Layer::default());
+        return Ok(ParameterLayer::default());
     };
     let Some(namespace) = reference.namespace.as_deref() else {
         return Err("spec.parametersRef.namespace: expected the namespace of the EnvoyDeployment".to_owned());
@@ -50,13 +53,16 @@ pub(crate) fn of_class<'a>(class: &Object<GatewayClassSpec>, objects: &'a Object
 ///
 /// # Errors
 /// If they cannot be had, with the field.
-pub(crate) fn of_gateway<'a>(gateway: &Object<GatewaySpec>, objects: &'a Objects) -> Result<Layer<'a>, String> {
+pub(crate) fn of_gateway<'a>(
+    gateway: &Object<GatewaySpec>,
+    objects: &'a Objects,
+) -> Result<ParameterLayer<'a>, String> {
     match &gateway.spec.infrastructure.parameters_ref {
-        None => Ok(Layer::default()),
+        None => Ok(ParameterLayer::default()),
         Some(reference) => {
             let field = "spec.infrastructure.parametersRef";
             let layer = layer(field, reference, &gateway.meta.namespace, objects)?;
-            Ok(Layer {
+            Ok(ParameterLayer {
                 is_of_a_gateway: true,
                 ..layer
             })
@@ -69,7 +75,7 @@ fn layer<'a>(
     reference: &ParametersRef,
     namespace: &str,
     objects: &'a Objects,
-) -> Result<Layer<'a>, String> {
+) -> Result<ParameterLayer<'a>, String> {
     let ParametersRef { group, kind, name, .. } = reference;
     if Kind::find(group, kind) != Some(Kind::EnvoyDeployment) {
         return Err(format!(
@@ -84,7 +90,7 @@ fn layer<'a>(
             "{field}: expected EnvoyDeployment {name}, which does not exist"
         ));
     };
-    let layer = Layer {
+    let layer = ParameterLayer {
         object: Some(object),
         is_of_a_gateway: false,
     };
@@ -169,7 +175,7 @@ fn no_such_field(field: &str) -> String {
 /// With the field.
 pub(super) fn check_ports(
     gateway: &Object<GatewaySpec>,
-    layers: &[Layer<'_>],
+    layers: &[ParameterLayer<'_>],
     parameters: &EnvoyDeploymentSpec,
 ) -> Result<(), String> {
     let Some(port) = parameters.metrics_port.filter(|_| parameters.managed != Some(false)) else {
@@ -178,7 +184,7 @@ pub(super) fn check_ports(
     let Some(index) = gateway.spec.listeners.iter().position(|listener| listener.port == port) else {
         return Ok(());
     };
-    let says = |layer: &&Layer<'_>| layer.object.is_some_and(|object| object.spec.metrics_port.is_some());
+    let says = |layer: &&ParameterLayer<'_>| layer.object.is_some_and(|object| object.spec.metrics_port.is_some());
     let expected =
         format!("expected a port that no listener of the Gateway has, found {port}, as spec.listeners[{index}]");
     Err(match layers.iter().rfind(says) {
@@ -264,7 +270,7 @@ fn check_patch(field: &str, patch: &Map<String, Value>) -> Result<(), String> {
 
 /// These parameters, and the lower ones where these say nothing, without patches, which are applied one after the
 /// other.
-pub(super) fn over(upper: EnvoyDeploymentSpec, lower: EnvoyDeploymentSpec) -> EnvoyDeploymentSpec {
+pub(super) fn merged_over(upper: EnvoyDeploymentSpec, lower: EnvoyDeploymentSpec) -> EnvoyDeploymentSpec {
     // Either one overrides both of the lower layer.
     let (replicas, autoscaling) = match (upper.replicas, upper.autoscaling) {
         (None, None) => (lower.replicas, lower.autoscaling),

@@ -13,13 +13,13 @@ type Translation = Result<Expression, String>;
 
 /// When the younger generation is full, it replaces the older one. So used texts stay without a list to keep in order.
 #[derive(Default)]
-pub(super) struct Cache {
+pub(super) struct TranslationCache {
     young: HashMap<Box<str>, Translation>,
     young_bytes: usize,
     old: HashMap<Box<str>, Translation>,
 }
 
-impl Cache {
+impl TranslationCache {
     pub(super) fn get(&mut self, text: &str) -> Option<Translation> {
         if let Some(found) = self.young.get(text) {
             return Some(found.clone());
@@ -48,7 +48,7 @@ impl Cache {
     }
 }
 
-static CACHE: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
+static CACHE: LazyLock<Mutex<TranslationCache>> = LazyLock::new(Mutex::default);
 
 pub(super) fn get(text: &str, translate: impl FnOnce() -> Translation) -> Translation {
     if text.len() > Expression::MOST_BYTES {

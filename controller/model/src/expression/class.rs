@@ -4,7 +4,7 @@ use regex_syntax::ast::{ClassPerl, ClassPerlKind};
 use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, HirKind};
 
 use super::over_limit;
-use super::part::{Part, escaped};
+use super::part::{ExpressionPart, escaped};
 
 /// Characters beyond ASCII that a class may name, if it does not take all of them.
 const MOST_OTHERS: usize = 64;
@@ -95,7 +95,7 @@ pub(super) fn others(set: &ClassUnicode, written: &str) -> Result<Option<Vec<cha
 ///
 /// # Errors
 /// As [`others`].
-pub(super) fn part(set: &ClassUnicode, written: &str) -> Result<Part, String> {
+pub(super) fn part(set: &ClassUnicode, written: &str) -> Result<ExpressionPart, String> {
     let ascii = within(set, ASCII);
     let Some(others) = others(set, written)? else {
         let missing = negated_if(set.clone(), true);
@@ -104,20 +104,20 @@ pub(super) fn part(set: &ClassUnicode, written: &str) -> Result<Part, String> {
             [newline] if (newline.start(), newline.end()) == ('\n', '\n') => ".".to_owned(),
             missing => ranges("[^", missing),
         };
-        return Ok(Part::class(text, ascii.ranges().len() + BEYOND_ASCII));
+        return Ok(ExpressionPart::class(text, ascii.ranges().len() + BEYOND_ASCII));
     };
-    let mut parts: Vec<Part> = others.into_iter().map(Part::character).collect();
+    let mut parts: Vec<ExpressionPart> = others.into_iter().map(ExpressionPart::character).collect();
     match ascii.ranges() {
-        [] if parts.is_empty() => return Ok(Part::never()),
+        [] if parts.is_empty() => return Ok(ExpressionPart::never()),
         [] => {}
-        [only] if only.len() == 1 => parts.insert(0, Part::character(only.start())),
+        [only] if only.len() == 1 => parts.insert(0, ExpressionPart::character(only.start())),
         // A letter in both cases is one instruction.
         [upper, lower] if upper.len() + lower.len() == 2 && lower.start().to_ascii_uppercase() == upper.start() => {
-            parts.insert(0, Part::class(ranges("[", ascii.ranges()), 1));
+            parts.insert(0, ExpressionPart::class(ranges("[", ascii.ranges()), 1));
         }
-        some => parts.insert(0, Part::class(ranges("[", some), some.len())),
+        some => parts.insert(0, ExpressionPart::class(ranges("[", some), some.len())),
     }
-    Ok(Part::alternatives(parts))
+    Ok(ExpressionPart::alternatives(parts))
 }
 
 fn ranges(open: &str, ranges: &[ClassUnicodeRange]) -> String {

@@ -3,14 +3,14 @@
 //!
 //! Sizes are upper bounds, for the RE2 that reads characters, whose programs are larger.
 
-struct Piece {
+struct ExpressionPiece {
     text: String,
     size: u32,
-    kind: Kind,
+    kind: PieceKind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum PieceKind {
     /// An operator behind its text repeats all of it.
     Atom,
     TextStart,
@@ -23,11 +23,11 @@ enum Kind {
 }
 
 /// Alternatives, each of pieces in a row.
-pub(super) struct Part(Vec<Vec<Piece>>);
+pub(super) struct ExpressionPart(Vec<Vec<ExpressionPiece>>);
 
-impl Part {
-    fn of(text: String, size: u32, kind: Kind) -> Self {
-        Self(vec![vec![Piece { text, size, kind }]])
+impl ExpressionPart {
+    fn of(text: String, size: u32, kind: PieceKind) -> Self {
+        Self(vec![vec![ExpressionPiece { text, size, kind }]])
     }
 
     pub(super) fn empty() -> Self {
@@ -40,26 +40,30 @@ impl Part {
 
     /// Matches nothing at all.
     pub(super) fn never() -> Self {
-        Self::of(r"(?:\b\B)".to_owned(), 2, Kind::Assertion)
+        Self::of(r"(?:\b\B)".to_owned(), 2, PieceKind::Assertion)
     }
 
     pub(super) fn assertion(text: &str) -> Self {
         let kind = match text {
-            r"\A" => Kind::TextStart,
-            r"\z" => Kind::TextEnd,
-            _ => Kind::Assertion,
+            r"\A" => PieceKind::TextStart,
+            r"\z" => PieceKind::TextEnd,
+            _ => PieceKind::Assertion,
         };
         Self::of(text.to_owned(), 1, kind)
     }
 
     /// A character of several bytes is several for the RE2 that reads bytes.
     pub(super) fn character(character: char) -> Self {
-        let kind = if character.is_ascii() { Kind::Atom } else { Kind::Other };
+        let kind = if character.is_ascii() {
+            PieceKind::Atom
+        } else {
+            PieceKind::Other
+        };
         Self::of(literal(character), count(character.len_utf8()), kind)
     }
 
     pub(super) fn class(text: String, ranges: usize) -> Self {
-        Self::of(text, count(ranges), Kind::Atom)
+        Self::of(text, count(ranges), PieceKind::Atom)
     }
 
     pub(super) fn alternatives(parts: impl IntoIterator<Item = Self>) -> Self {
@@ -75,10 +79,10 @@ impl Part {
         for part in &mut parts {
             match part.0.as_mut_slice() {
                 [only] => pieces.append(only),
-                _ => pieces.push(Piece {
+                _ => pieces.push(ExpressionPiece {
                     text: part.text(),
                     size: part.size(),
-                    kind: Kind::Alternatives,
+                    kind: PieceKind::Alternatives,
                 }),
             }
         }
@@ -88,10 +92,10 @@ impl Part {
     /// RE2 writes repetitions out: `x{2,4}` is `xx(?:x(?:x)?)?`, and `x{2,}` is `xx+`.
     pub(super) fn repeated(self, least: u32, most: Option<u32>) -> Self {
         let kind = match self.0.as_slice() {
-            [only] if only.len() == 1 => only.first().map_or(Kind::Other, |piece| piece.kind),
-            _ => Kind::Other,
+            [only] if only.len() == 1 => only.first().map_or(PieceKind::Other, |piece| piece.kind),
+            _ => PieceKind::Other,
         };
-        let is_assertion = matches!(kind, Kind::TextStart | Kind::TextEnd | Kind::Assertion);
+        let is_assertion = matches!(kind, PieceKind::TextStart | PieceKind::TextEnd | PieceKind::Assertion);
         // An assertion that need not hold does not matter, and one holds twice as it holds once.
         if most == Some(0) || (least == 0 && is_assertion) {
             return Self::empty();
@@ -99,7 +103,7 @@ impl Part {
         if self.is_empty() || is_assertion || (least, most) == (1, Some(1)) {
             return self;
         }
-        let text = if kind == Kind::Atom {
+        let text = if kind == PieceKind::Atom {
             self.text()
         } else {
             group(&self.text())
@@ -118,15 +122,15 @@ impl Part {
             Some(most) => most.saturating_sub(least).saturating_mul(2),
         };
         let copies = self.size().saturating_mul(most.unwrap_or(least).max(1));
-        Self::of(text + &operator, copies.saturating_add(jumps), Kind::Other)
+        Self::of(text + &operator, copies.saturating_add(jumps), PieceKind::Other)
     }
 
     /// Without anchors that always hold, because whole values are matched.
     pub(super) fn without_outer_anchors(mut self) -> Self {
         for branch in &mut self.0 {
-            let is_start = |piece: &&Piece| piece.kind == Kind::TextStart;
+            let is_start = |piece: &&ExpressionPiece| piece.kind == PieceKind::TextStart;
             branch.drain(..branch.iter().take_while(is_start).count());
-            while branch.pop_if(|piece| piece.kind == Kind::TextEnd).is_some() {}
+            while branch.pop_if(|piece| piece.kind == PieceKind::TextEnd).is_some() {}
         }
         self
     }
@@ -139,7 +143,7 @@ impl Part {
                 [] => text.push_str("(?:)"),
                 [only] => text.push_str(&only.text),
                 pieces => text.extend(pieces.iter().flat_map(|piece| match piece.kind {
-                    Kind::Alternatives => ["(?:", piece.text.as_str(), ")"],
+                    PieceKind::Alternatives => ["(?:", piece.text.as_str(), ")"],
                     _ => ["", piece.text.as_str(), ""],
                 })),
             }

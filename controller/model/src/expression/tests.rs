@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::Expression;
-use super::cache::Cache;
+use super::cache::TranslationCache;
 
 fn printed(text: &str) -> String {
     match Expression::parse(text) {
@@ -233,7 +233,7 @@ proptest! {
 
 #[test]
 fn the_cache_is_bounded_and_keeps_what_is_used() {
-    let mut cache = Cache::default();
+    let mut cache = TranslationCache::default();
     let translation = || Expression::parse("a");
     cache.insert("used", translation());
     for number in 0..100_000 {

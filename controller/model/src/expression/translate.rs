@@ -10,12 +10,12 @@ use regex_syntax::ast::{
 use regex_syntax::hir;
 
 use super::class;
-use super::part::Part;
+use super::part::ExpressionPart;
 use super::{over_limit, unreadable};
 
 /// # Errors
 /// If RE2 and Rust do not read it alike, or by Limpet's limits; the message says which.
-pub(super) fn translated(text: &str) -> Result<Part, String> {
+pub(super) fn translated(text: &str) -> Result<ExpressionPart, String> {
     let parsed = ParserBuilder::new().octal(true).build().parse(text);
     let mut translator = Translator {
         text,
@@ -53,12 +53,12 @@ impl Translator<'_> {
         unreadable(&format!("{expected}, found {}", self.written(found)))
     }
 
-    fn part(&mut self, ast: &Ast) -> Result<Part, String> {
+    fn part(&mut self, ast: &Ast) -> Result<ExpressionPart, String> {
         match ast {
-            Ast::Empty(_) => Ok(Part::empty()),
-            Ast::Flags(set) => self.set(&set.flags).map(|()| Part::empty()),
+            Ast::Empty(_) => Ok(ExpressionPart::empty()),
+            Ast::Flags(set) => self.set(&set.flags).map(|()| ExpressionPart::empty()),
             Ast::Literal(literal) if self.ignores_case => self.class(&self.range(literal, literal)?, &literal.span),
-            Ast::Literal(literal) => self.character(literal).map(Part::character),
+            Ast::Literal(literal) => self.character(literal).map(ExpressionPart::character),
             Ast::Dot(span) => {
                 let newline: &[_] = if self.dot_takes_newline { &[] } else { &[('\n', '\n')] };
                 self.class(&class::negated_if(class::of(newline), true), span)
@@ -82,12 +82,12 @@ impl Translator<'_> {
                 (self.ignores_case, self.multi_line, self.dot_takes_newline) = outer;
                 Ok(part)
             }
-            Ast::Alternation(alternation) => self.parts(&alternation.asts).map(Part::alternatives),
-            Ast::Concat(concat) => self.parts(&concat.asts).map(Part::concat),
+            Ast::Alternation(alternation) => self.parts(&alternation.asts).map(ExpressionPart::alternatives),
+            Ast::Concat(concat) => self.parts(&concat.asts).map(ExpressionPart::concat),
         }
     }
 
-    fn parts(&mut self, asts: &[Ast]) -> Result<Vec<Part>, String> {
+    fn parts(&mut self, asts: &[Ast]) -> Result<Vec<ExpressionPart>, String> {
         asts.iter().map(|ast| self.part(ast)).collect()
     }
 
@@ -118,8 +118,8 @@ impl Translator<'_> {
         is_re2.then_some(literal.c).ok_or_else(error)
     }
 
-    fn assertion(&self, assertion: &Assertion) -> Result<Part, String> {
-        Ok(Part::assertion(match assertion.kind {
+    fn assertion(&self, assertion: &Assertion) -> Result<ExpressionPart, String> {
+        Ok(ExpressionPart::assertion(match assertion.kind {
             AssertionKind::StartLine if self.multi_line => "(?m:^)",
             AssertionKind::EndLine if self.multi_line => "(?m:$)",
             AssertionKind::StartLine | AssertionKind::StartText => r"\A",
@@ -132,7 +132,7 @@ impl Translator<'_> {
         }))
     }
 
-    fn repetition(&mut self, repetition: &Repetition) -> Result<Part, String> {
+    fn repetition(&mut self, repetition: &Repetition) -> Result<ExpressionPart, String> {
         if let Ast::Repetition(_) = &*repetition.ast {
             return Err(self.unreadable("expected no repetition of a repetition", &repetition.op.span));
         }
@@ -154,7 +154,7 @@ impl Translator<'_> {
         Ok(self.part(&repetition.ast)?.repeated(least, most))
     }
 
-    fn class(&self, set: &hir::ClassUnicode, span: &Span) -> Result<Part, String> {
+    fn class(&self, set: &hir::ClassUnicode, span: &Span) -> Result<ExpressionPart, String> {
         class::part(set, self.written(span))
     }
 

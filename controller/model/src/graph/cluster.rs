@@ -43,8 +43,8 @@ impl ClusterName {
 
     /// How tokens name the cluster.
     #[must_use]
-    pub fn destination(&self) -> limpet_core::token::Destination {
-        limpet_core::token::Destination::of_cluster(self.0.as_bytes())
+    pub fn destination(&self) -> limpet_core::token::DestinationId {
+        limpet_core::token::DestinationId::of_cluster(self.0.as_bytes())
     }
 }
 

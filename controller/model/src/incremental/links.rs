@@ -17,7 +17,7 @@ use crate::session_fields::{ScopeName, SessionScope, scope};
 use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings};
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Member {
+pub(super) enum IslandMember {
     /// Every `GatewayClass` and `ReferenceGrant`, all at once.
     Classes,
     /// `IngressRoute`s, all at once: any may delegate to any, and all share the room for routes.
@@ -26,7 +26,7 @@ pub(super) enum Member {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Link {
+pub(super) enum IslandLink {
     /// A name that rules lead to and policies target, of whatever kind.
     Backend(ObjectName),
     /// The Service of this name and its policies of TLS, as `IngressRoute`s read them: routes that lead there do not
@@ -56,7 +56,7 @@ pub(super) enum Link {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Hold {
+pub(super) enum LinkKind {
     /// All members that join or may be joined there are built together.
     Joins,
     /// As [`Self::Joins`], if a member joins.
@@ -66,23 +66,23 @@ pub(super) enum Hold {
 }
 
 /// In order, each link once.
-pub(super) type Links = Vec<(Link, Hold)>;
+pub(super) type IslandLinks = Vec<(IslandLink, LinkKind)>;
 
 /// `None` if the member does not exist. What a route may not refer or attach to joins nothing, because any route may
 /// name it; so its links change with grants, labels of namespaces and its Gateways.
 pub(super) fn links(
-    member: &Member,
+    member: &IslandMember,
     objects: &Objects,
     settings: &Settings,
     references: &GrantedReferences<'_>,
-) -> Option<Links> {
+) -> Option<IslandLinks> {
     let mut links = match member {
-        Member::Classes => vec![(Link::Deployments, Hold::Reads)],
-        Member::Contour => of_contour(objects, settings)?,
-        Member::Object(object) => of_object(object, objects, settings, references)?,
+        IslandMember::Classes => vec![(IslandLink::Deployments, LinkKind::Reads)],
+        IslandMember::Contour => of_contour(objects, settings)?,
+        IslandMember::Object(object) => of_object(object, objects, settings, references)?,
     };
     // Its former sessions may be built in its place.
-    if let Member::Object(object) = member
+    if let IslandMember::Object(object) = member
         && let Some(former) = objects.with_former(object)
     {
         links.extend(of_object(object, &former, settings, references).unwrap_or_default());
@@ -98,7 +98,7 @@ fn of_object(
     objects: &Objects,
     settings: &Settings,
     references: &GrantedReferences<'_>,
-) -> Option<Links> {
+) -> Option<IslandLinks> {
     let name = &object.name;
     Some(match object.kind {
         Kind::HttpRoute => {
@@ -111,15 +111,15 @@ fn of_object(
         }
         Kind::Service => {
             objects.services.get(name)?;
-            let reached = settings.contour.is_some().then(|| Link::Reached(name.clone()));
-            let links = [Link::Backend(name.clone())].into_iter().chain(reached);
-            links.map(|link| (link, Hold::Joins)).collect()
+            let reached = settings.contour.is_some().then(|| IslandLink::Reached(name.clone()));
+            let links = [IslandLink::Backend(name.clone())].into_iter().chain(reached);
+            links.map(|link| (link, LinkKind::Joins)).collect()
         }
         Kind::XBackend => {
             objects.backends.get(name)?;
-            let own = Link::Backend(name.clone());
-            let made = Link::Backend(selector_service(name));
-            vec![(own, Hold::Joins), (made, Hold::Joins)]
+            let own = IslandLink::Backend(name.clone());
+            let made = IslandLink::Backend(selector_service(name));
+            vec![(own, LinkKind::Joins), (made, LinkKind::Joins)]
         }
         Kind::BackendLbPolicy => of_policy(SessionPolicyKind::BackendLbPolicy, name, objects)?,
         Kind::XBackendTrafficPolicy => of_policy(SessionPolicyKind::XBackendTrafficPolicy, name, objects)?,
@@ -135,19 +135,19 @@ fn of_route(
     objects: &Objects,
     settings: &Settings,
     permitted: &GrantedReferences<'_>,
-) -> Option<Links> {
+) -> Option<IslandLinks> {
     let references = objects.route(route)?;
     let namespace = &route.name.namespace;
     let mut links = vec![
-        (Link::Route(route.name.clone()), Hold::MayBeJoined),
-        (Link::Namespace(namespace.clone()), Hold::Reads),
+        (IslandLink::Route(route.name.clone()), LinkKind::MayBeJoined),
+        (IslandLink::Namespace(namespace.clone()), LinkKind::Reads),
     ];
     let by_default = match &settings.session_defaults.scope {
         Some(SessionScope::Name(name)) => Some(name.clone()),
         _ => None,
     };
     let scopes = by_default.into_iter().chain(scope_name(references.meta));
-    links.extend(scopes.map(|name| (Link::Scope(name), Hold::Joins)));
+    links.extend(scopes.map(|name| (IslandLink::Scope(name), LinkKind::Joins)));
     for parent in references.parents {
         match gateway_name(namespace, parent) {
             Some(name) => {
@@ -155,20 +155,20 @@ fn of_route(
                     let is_allowed = |listener: &_| allows(listener, &name.namespace, namespace, objects);
                     links.extend(hosts(&name, gateway, parent, hostnames, is_allowed));
                 }
-                links.push((Link::Gateway(name), Hold::Reads));
+                links.push((IslandLink::Gateway(name), LinkKind::Reads));
             }
-            None => links.push((Link::OthersGateways, Hold::Reads)),
+            None => links.push((IslandLink::OthersGateways, LinkKind::Reads)),
         }
     }
     let from = references.referrer();
-    for backend in references.reached() {
+    for backend in references.referenced_backends() {
         let of = backend.namespace.as_deref().unwrap_or(namespace);
         if let Some(name) = permitted.permitted_backend(from, backend) {
-            links.push((Link::Backend(name), Hold::Joins));
-            links.push((Link::AnyBackend(of.into()), Hold::MayBeJoined));
+            links.push((IslandLink::Backend(name), LinkKind::Joins));
+            links.push((IslandLink::AnyBackend(of.into()), LinkKind::MayBeJoined));
         }
         if of != namespace {
-            links.push((Link::Grants(of.into()), Hold::Reads));
+            links.push((IslandLink::Grants(of.into()), LinkKind::Reads));
         }
     }
     Some(links)
@@ -181,7 +181,7 @@ fn hosts<'a>(
     parent: &'a ParentRef,
     hostnames: &'a [String],
     is_allowed: impl Fn(&GatewayListener) -> bool + 'a,
-) -> impl Iterator<Item = (Link, Hold)> + 'a {
+) -> impl Iterator<Item = (IslandLink, LinkKind)> + 'a {
     let listeners = gateway.spec.listeners.iter();
     let named = listeners.filter(move |listener| {
         parent.section_name.as_ref().is_none_or(|name| *name == listener.name)
@@ -194,7 +194,7 @@ fn hosts<'a>(
         let of_both = hostnames
             .iter()
             .filter_map(move |hostname| of_listener.intersection(&Hostname::parse(Some(hostname))));
-        let link = move |hostname| (Link::Host(name.clone(), hostname), Hold::Joins);
+        let link = move |hostname| (IslandLink::Host(name.clone(), hostname), LinkKind::Joins);
         all.into_iter().chain(of_both).map(link)
     })
 }
@@ -207,52 +207,52 @@ fn scope_name(meta: &Meta) -> Option<ScopeName> {
     }
 }
 
-fn of_policy(kind: SessionPolicyKind, policy: &ObjectName, objects: &Objects) -> Option<Links> {
+fn of_policy(kind: SessionPolicyKind, policy: &ObjectName, objects: &Objects) -> Option<IslandLinks> {
     let name = policy.clone();
     let object = objects.session_policies.get(&SessionPolicyName { kind, name })?;
-    let mut links: Links = scope_name(&object.meta)
-        .map(|name| (Link::Scope(name), Hold::Joins))
+    let mut links: IslandLinks = scope_name(&object.meta)
+        .map(|name| (IslandLink::Scope(name), LinkKind::Joins))
         .into_iter()
         .collect();
     for target in &object.spec.target_refs {
         let name = ObjectName::new(&policy.namespace, &target.name);
         // Policies apply to neither, but say so where they target one.
         if target.kind == Kind::Gateway.as_str() {
-            links.push((Link::Gateway(name.clone()), Hold::Reads));
+            links.push((IslandLink::Gateway(name.clone()), LinkKind::Reads));
         } else if [Kind::HttpRoute, Kind::GrpcRoute]
             .iter()
             .any(|kind| target.kind == kind.as_str())
         {
-            links.push((Link::Route(name.clone()), Hold::Joins));
+            links.push((IslandLink::Route(name.clone()), LinkKind::Joins));
         }
-        links.push((Link::Backend(name), Hold::Joins));
+        links.push((IslandLink::Backend(name), LinkKind::Joins));
     }
     Some(links)
 }
 
-fn of_tls_policy(policy: &ObjectName, spec: &BackendTlsPolicySpec, settings: &Settings) -> Links {
+fn of_tls_policy(policy: &ObjectName, spec: &BackendTlsPolicySpec, settings: &Settings) -> IslandLinks {
     let namespace = &policy.namespace;
     let targets = spec.target_refs.iter().map(|target| &target.name);
     let targets = targets.chain(spec.unclear_targets.iter().flatten());
     let targets = targets.flat_map(|name| {
         let name = ObjectName::new(namespace, name);
-        let reached = settings.contour.is_some().then(|| Link::Reached(name.clone()));
-        reached.into_iter().chain([Link::Backend(name)])
+        let reached = settings.contour.is_some().then(|| IslandLink::Reached(name.clone()));
+        reached.into_iter().chain([IslandLink::Backend(name)])
     });
-    let targets = targets.map(|link| (link, Hold::Joins));
+    let targets = targets.map(|link| (link, LinkKind::Joins));
     let unreadable = spec.unclear_targets.contains(&None);
-    let unreadable = unreadable.then(|| (Link::AnyBackend(namespace.clone()), Hold::Joins));
+    let unreadable = unreadable.then(|| (IslandLink::AnyBackend(namespace.clone()), LinkKind::Joins));
     let authorities = spec.validation.ca_certificate_refs.iter();
     let authorities = authorities.map(|reference| {
         let name = ObjectName::new(namespace, &reference.name);
-        (Link::Authorities(name), Hold::Reads)
+        (IslandLink::Authorities(name), LinkKind::Reads)
     });
     targets.chain(unreadable).chain(authorities).collect()
 }
 
-fn of_gateway(gateway: &Object<GatewaySpec>, objects: &Objects, settings: &Settings) -> Links {
+fn of_gateway(gateway: &Object<GatewaySpec>, objects: &Objects, settings: &Settings) -> IslandLinks {
     let namespace = &gateway.meta.namespace;
-    let mut links = vec![(Link::Deployments, Hold::Reads)];
+    let mut links = vec![(IslandLink::Deployments, LinkKind::Reads)];
     let tls = gateway
         .spec
         .listeners
@@ -260,30 +260,33 @@ fn of_gateway(gateway: &Object<GatewaySpec>, objects: &Objects, settings: &Setti
         .filter_map(|listener| listener.tls.as_ref());
     for reference in tls.flat_map(|tls| &tls.certificate_refs) {
         let of = reference.namespace.as_deref().unwrap_or(namespace);
-        links.push((Link::Secret(ObjectName::new(of, &reference.name)), Hold::Reads));
+        links.push((
+            IslandLink::Secret(ObjectName::new(of, &reference.name)),
+            LinkKind::Reads,
+        ));
         if of != namespace {
-            links.push((Link::Grants(of.into()), Hold::Reads));
+            links.push((IslandLink::Grants(of.into()), LinkKind::Reads));
         }
     }
     if let Some(service) = envoys_service(gateway, objects, settings) {
-        links.push((Link::Readiness(service.clone()), Hold::Reads));
-        links.push((Link::Backend(service), Hold::Reads));
-        links.push((Link::Nodes, Hold::Reads));
+        links.push((IslandLink::Readiness(service.clone()), LinkKind::Reads));
+        links.push((IslandLink::Backend(service), LinkKind::Reads));
+        links.push((IslandLink::Nodes, LinkKind::Reads));
     }
     links
 }
 
-fn of_contour(objects: &Objects, settings: &Settings) -> Option<Links> {
+fn of_contour(objects: &Objects, settings: &Settings) -> Option<IslandLinks> {
     let contour = settings.contour.as_ref()?;
-    let mut links = vec![(Link::Gateway(contour.gateway.clone()), Hold::Reads)];
+    let mut links = vec![(IslandLink::Gateway(contour.gateway.clone()), LinkKind::Reads)];
     for (name, route) in contour::ours(objects, contour) {
         for service in route.spec.routes.iter().flat_map(|route| &route.services) {
             let service = ObjectName::new(&name.namespace, &service.name);
-            links.push((Link::Reached(service), Hold::Reads));
-            links.push((Link::AnyBackend(name.namespace.clone()), Hold::Reads));
+            links.push((IslandLink::Reached(service), LinkKind::Reads));
+            links.push((IslandLink::AnyBackend(name.namespace.clone()), LinkKind::Reads));
         }
     }
     let secrets = contour::contour_secrets(objects, contour).into_iter();
-    links.extend(secrets.map(|(_, secret)| (Link::Secret(secret), Hold::Reads)));
+    links.extend(secrets.map(|(_, secret)| (IslandLink::Secret(secret), LinkKind::Reads)));
     Some(links)
 }

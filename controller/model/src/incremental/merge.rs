@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use limpet_api::{Kind, ObjectName, ObjectRef, Text};
 
-use super::links::Member;
-use crate::build::Built;
+use super::links::IslandMember;
+use crate::build::BuildOutput;
 use crate::few::FewSet;
 use crate::graph::{ClusterName, Gateway, Hostname, Listener, RuleName, VirtualHost};
 use crate::reports::{Condition, GatewayReport};
-use crate::sessions::InCommon;
+use crate::sessions::SharedCookies;
 use crate::{Graph, Map, Reports, SessionPolicyKind, SessionPolicyName};
 
 /// A listener: its Gateway, port, and place among the listeners of the port.
@@ -19,18 +19,18 @@ type ListenerId = (ObjectName, u16, usize);
 type Namespaces = FewSet<Arc<str>>;
 
 #[derive(Debug, Default)]
-pub(super) struct Merged {
+pub(super) struct MergedIslands {
     pub(super) graph: Graph,
     pub(super) reports: Reports,
     pub(super) bytes: usize,
     /// The parts of Gateways that need no route.
-    gateways: HashMap<ObjectName, OfGateway>,
+    gateways: HashMap<ObjectName, GatewayParts>,
     contour: Option<(ObjectName, Arc<Gateway>)>,
     hosts: HashMap<ListenerId, Map<Hostname, VirtualHost>>,
     /// Attached routes of each listener.
     attached: HashMap<ObjectName, Vec<i32>>,
     /// The namespaces that lead to each Service, by routes and by Contour.
-    led_from: [Map<ObjectName, Namespaces>; 2],
+    referencing_namespaces: [Map<ObjectName, Namespaces>; 2],
     /// How many islands have each.
     policies: HashMap<Text, usize>,
     certificates: HashMap<ObjectName, usize>,
@@ -40,22 +40,22 @@ pub(super) struct Merged {
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
-struct OfGateway {
+struct GatewayParts {
     gateway: Option<Arc<Gateway>>,
     report: Option<Arc<GatewayReport>>,
 }
 
 /// What an island has put in, as far as it is needed to take it out.
 #[derive(Debug, Default)]
-pub(super) struct Part {
-    pub(super) in_common: InCommon,
-    members: Box<[Arc<Member>]>,
+pub(super) struct IslandPart {
+    pub(super) in_common: SharedCookies,
+    members: Box<[Arc<IslandMember>]>,
     policies: Box<[Text]>,
     clusters: Box<[ClusterName]>,
     rules: Box<[RuleName]>,
     hosts: Box<[(ListenerId, Hostname)]>,
     attached: Box<[(ObjectName, Box<[i32]>)]>,
-    led_from: Box<[ObjectName]>,
+    led_services: Box<[ObjectName]>,
     certificates: Box<[ObjectName]>,
     without_status: Box<[ObjectRef]>,
     /// Contour's, of which something is remembered.
@@ -63,26 +63,26 @@ pub(super) struct Part {
     bytes: usize,
 }
 
-impl Part {
-    /// The index in `led_from`.
+impl IslandPart {
+    /// The index in `referencing_namespaces`.
     fn leading(&self) -> usize {
-        usize::from(self.is(&Member::Contour))
+        usize::from(self.is(&IslandMember::Contour))
     }
 
-    fn is(&self, member: &Member) -> bool {
+    fn is(&self, member: &IslandMember) -> bool {
         self.members.first().is_some_and(|first| **first == *member)
     }
 
     fn objects(&self) -> impl Iterator<Item = &ObjectRef> {
         self.members.iter().filter_map(|member| match &**member {
-            Member::Object(object) => Some(object),
-            Member::Classes | Member::Contour => None,
+            IslandMember::Object(object) => Some(object),
+            IslandMember::Classes | IslandMember::Contour => None,
         })
     }
 }
 
-impl Merged {
-    pub(super) fn take_out(&mut self, part: &Part) {
+impl MergedIslands {
+    pub(super) fn remove(&mut self, part: &IslandPart) {
         for cluster in &part.clusters {
             self.graph.clusters.remove(cluster);
         }
@@ -101,8 +101,8 @@ impl Merged {
         for (gateway, counts) in &part.attached {
             self.count(gateway, counts, |attached, count| attached - count);
         }
-        for service in &part.led_from {
-            if let Some(led_from) = self.led_from.get_mut(part.leading()) {
+        for service in &part.led_services {
+            if let Some(led_from) = self.referencing_namespaces.get_mut(part.leading()) {
                 led_from.remove(service);
             }
             self.join_led_from(service);
@@ -123,10 +123,10 @@ impl Merged {
         for object in part.objects() {
             self.take_out_object(object);
         }
-        if part.is(&Member::Classes) {
+        if part.is(&IslandMember::Classes) {
             self.reports.gateway_classes.clear();
         }
-        if part.is(&Member::Contour) {
+        if part.is(&IslandMember::Contour) {
             self.reports.ingress_routes.clear();
             for object in &part.ingress_routes {
                 self.graph.memory.forget(object);
@@ -169,33 +169,33 @@ impl Merged {
     }
 
     /// Puts in what was built of an island, without the parts of objects that the members only read.
-    pub(super) fn put_in(&mut self, members: &[Arc<Member>], built: Built) -> Part {
-        let Built {
+    pub(super) fn insert(&mut self, members: &[Arc<IslandMember>], built: BuildOutput) -> IslandPart {
+        let BuildOutput {
             graph,
             mut reports,
             in_common,
             ..
         } = built;
-        let mut part = Part {
+        let mut part = IslandPart {
             in_common,
             members: members.into(),
-            ..Part::default()
+            ..IslandPart::default()
         };
         let first = members.first().map(|member| &**member);
-        self.put_in_without_status(std::mem::take(&mut reports.without_status), first, &mut part);
+        self.insert_without_status(std::mem::take(&mut reports.without_status), first, &mut part);
         match first {
-            Some(Member::Classes) => self.reports.gateway_classes = reports.gateway_classes,
-            Some(Member::Contour) => {
+            Some(IslandMember::Classes) => self.reports.gateway_classes = reports.gateway_classes,
+            Some(IslandMember::Contour) => {
                 self.reports.ingress_routes.clone_from(&reports.ingress_routes);
-                self.put_in_contour(&graph, &mut part);
+                self.insert_contour(&graph, &mut part);
             }
-            Some(Member::Object(object)) if object.kind == Kind::Gateway => {
-                self.put_in_gateway(&object.name, &graph, &reports);
-                self.put_in_certificates(&graph, &mut part);
+            Some(IslandMember::Object(object)) if object.kind == Kind::Gateway => {
+                self.insert_gateway(&object.name, &graph, &reports);
+                self.insert_certificates(&graph, &mut part);
             }
             _ => {
-                self.put_in_routes(&graph, &reports, &mut part);
-                self.put_in_graph(&graph, &mut part);
+                self.insert_routes(&graph, &reports, &mut part);
+                self.insert_graph(&graph, &mut part);
                 part.bytes = graph.memory.bytes();
                 self.bytes += part.bytes;
                 self.graph.memory.add(graph.memory);
@@ -211,11 +211,16 @@ impl Merged {
     }
 
     /// Findings on the island's own objects. `first`: of its members.
-    fn put_in_without_status(&mut self, all: Map<ObjectRef, Condition>, first: Option<&Member>, part: &mut Part) {
+    fn insert_without_status(
+        &mut self,
+        all: Map<ObjectRef, Condition>,
+        first: Option<&IslandMember>,
+        part: &mut IslandPart,
+    ) {
         let is_own = |object: &ObjectRef| match first {
-            Some(Member::Classes) => [Kind::GatewayClass, Kind::ReferenceGrant].contains(&object.kind),
-            Some(Member::Contour) => [Kind::IngressRoute, Kind::TlsCertificateDelegation].contains(&object.kind),
-            Some(Member::Object(of)) if of.kind == Kind::Gateway => of == object,
+            Some(IslandMember::Classes) => [Kind::GatewayClass, Kind::ReferenceGrant].contains(&object.kind),
+            Some(IslandMember::Contour) => [Kind::IngressRoute, Kind::TlsCertificateDelegation].contains(&object.kind),
+            Some(IslandMember::Object(of)) if of.kind == Kind::Gateway => of == object,
             _ => ![Kind::Gateway, Kind::GatewayClass, Kind::ReferenceGrant].contains(&object.kind),
         };
         let own: Vec<_> = all.into_iter().filter(|(object, _)| is_own(object)).collect();
@@ -223,13 +228,13 @@ impl Merged {
         self.reports.without_status.extend(own);
     }
 
-    fn put_in_contour(&mut self, graph: &Graph, part: &mut Part) {
+    fn insert_contour(&mut self, graph: &Graph, part: &mut IslandPart) {
         if let Some((name, gateway)) = graph.gateways.iter().next() {
             self.contour = Some((name.clone(), Arc::clone(gateway)));
             self.changed.insert(name.clone());
         }
-        self.put_in_graph(graph, part);
-        self.put_in_certificates(graph, part);
+        self.insert_graph(graph, part);
+        self.insert_certificates(graph, part);
         // What it only reads is remembered with its own island.
         let memory = graph.memory.only(Kind::IngressRoute);
         part.ingress_routes = memory.objects().into_iter().collect();
@@ -239,7 +244,7 @@ impl Merged {
         self.graph.memory.add(memory);
     }
 
-    fn put_in_graph(&mut self, graph: &Graph, part: &mut Part) {
+    fn insert_graph(&mut self, graph: &Graph, part: &mut IslandPart) {
         part.clusters = graph.clusters.keys().cloned().collect();
         self.graph.clusters.extend(graph.clusters.clone());
         part.rules = graph.rules.keys().cloned().collect();
@@ -252,16 +257,16 @@ impl Merged {
                 self.graph.policies.insert(name.clone(), Arc::clone(policy));
             }
         }
-        part.led_from = graph.led_from.keys().cloned().collect();
-        if let Some(led_from) = self.led_from.get_mut(part.leading()) {
-            led_from.extend(graph.led_from.clone());
+        part.led_services = graph.referencing_namespaces.keys().cloned().collect();
+        if let Some(led_from) = self.referencing_namespaces.get_mut(part.leading()) {
+            led_from.extend(graph.referencing_namespaces.clone());
         }
-        for service in graph.led_from.keys() {
+        for service in graph.referencing_namespaces.keys() {
             self.join_led_from(service);
         }
     }
 
-    fn put_in_certificates(&mut self, graph: &Graph, part: &mut Part) {
+    fn insert_certificates(&mut self, graph: &Graph, part: &mut IslandPart) {
         part.certificates = graph.certificates.keys().cloned().collect();
         for (name, certificate) in &graph.certificates {
             *self.certificates.entry(name.clone()).or_default() += 1;
@@ -269,8 +274,8 @@ impl Merged {
         }
     }
 
-    fn put_in_gateway(&mut self, name: &ObjectName, graph: &Graph, reports: &Reports) {
-        let of_gateway = OfGateway {
+    fn insert_gateway(&mut self, name: &ObjectName, graph: &Graph, reports: &Reports) {
+        let of_gateway = GatewayParts {
             gateway: graph.gateways.get(name).cloned(),
             report: reports.gateways.get(name).cloned(),
         };
@@ -282,7 +287,7 @@ impl Merged {
     }
 
     /// What routes add to Gateways.
-    fn put_in_routes(&mut self, graph: &Graph, reports: &Reports, part: &mut Part) {
+    fn insert_routes(&mut self, graph: &Graph, reports: &Reports, part: &mut IslandPart) {
         let mut hosts = Vec::new();
         for (name, gateway) in &graph.gateways {
             for (port, listeners) in &gateway.ports {
@@ -323,21 +328,21 @@ impl Merged {
     }
 
     fn join_led_from(&mut self, service: &ObjectName) {
-        let [routes, contour] = &self.led_from;
+        let [routes, contour] = &self.referencing_namespaces;
         let joined = match (routes.get(service), contour.get(service)) {
             (None, None) => {
-                self.graph.led_from.remove(service);
+                self.graph.referencing_namespaces.remove(service);
                 return;
             }
             (Some(one), None) | (None, Some(one)) => Arc::clone(one),
             (Some(one), Some(other)) => Arc::new(one.iter().chain(other.iter()).cloned().collect()),
         };
-        self.graph.led_from.insert(service.clone(), joined);
+        self.graph.referencing_namespaces.insert(service.clone(), joined);
     }
 
     pub(super) fn finish(&mut self) {
         for name in std::mem::take(&mut self.changed) {
-            let OfGateway { gateway, report } = self.gateways.get(&name).cloned().unwrap_or_default();
+            let GatewayParts { gateway, report } = self.gateways.get(&name).cloned().unwrap_or_default();
             let of_contour = self.contour.iter().find(|(contour, _)| *contour == name);
             let gateway = of_contour
                 .map(|(_, gateway)| Arc::clone(gateway))

@@ -7,10 +7,10 @@
 //! So a build costs what changed (`changes`) with the islands around it. Changes of settings and GatewayClasses concern
 //! all islands, a Gateway's changes all of its routes.
 
-mod changes;
-mod common;
+mod cookie_registry;
 mod links;
 mod merge;
+mod object_changes;
 mod partition;
 mod restrict;
 #[cfg(test)]
@@ -21,22 +21,22 @@ use std::sync::Arc;
 
 use limpet_api::{Kind, ObjectName, ObjectRef};
 
-use super::build::{Built, MOST_BUILDS, build_with_stand_ins, build_within};
+use super::build::{BuildOutput, MOST_BUILDS, build_with_stand_ins, build_within};
 use super::gone_classes;
 use super::grant_index::GrantIndex;
 use super::grants::GrantedReferences;
 use super::graph::Graph;
 use super::memory::Memory;
-use super::memory_room::Room;
+use super::memory_room::MemoryRoom;
 use super::reports::ListenerReport;
-use super::sessions::Context;
-use super::sessions::Limits;
+use super::sessions::BuildContext;
+use super::sessions::BuildLimits;
 use super::{Objects, Reports, Settings, contour, without_status};
-use changes::Changes;
-use common::{Common, Difference};
-use links::{Link, Member, links};
-use merge::{Merged, Part};
-use partition::{Island, Partition, Settled};
+use cookie_registry::{CookieDifference, CookieRegistry};
+use links::{IslandLink, IslandMember, links};
+use merge::{IslandPart, MergedIslands};
+use object_changes::ObjectChanges;
+use partition::{Island, Partition, SettledIslands};
 use restrict::restricted;
 
 /// Rounds until islands agree about what they have in common. More than two are not needed: the cookies that an island
@@ -46,40 +46,40 @@ const MOST_ROUNDS: usize = 8;
 /// Builds as [`build`](super::build) does, and keeps the results of its parts for the next time.
 #[derive(Debug)]
 pub struct Incremental {
-    limits: Limits,
+    limits: BuildLimits,
     objects: Objects,
     settings: Option<Settings>,
     partition: Partition,
-    common: Common,
-    parts: HashMap<Island, Box<Part>>,
-    merged: Merged,
+    common: CookieRegistry,
+    parts: HashMap<Island, Box<IslandPart>>,
+    merged: MergedIslands,
     /// The part of the memory that has room, if not all has.
-    room: Option<Room>,
+    room: Option<MemoryRoom>,
     /// The Gateways of other controllers.
     others: BTreeSet<ObjectName>,
     /// The listeners of each Gateway that serve. Beside the object, its routes read only this.
-    serving: BTreeMap<ObjectName, Serving>,
+    serving: BTreeMap<ObjectName, GatewayServing>,
 }
 
 /// Whether a Gateway serves, and which of its listeners.
-type Serving = (bool, Option<Vec<bool>>);
+type GatewayServing = (bool, Option<Vec<bool>>);
 
 impl Default for Incremental {
     fn default() -> Self {
-        Self::with_limits(Limits::default())
+        Self::with_limits(BuildLimits::default())
     }
 }
 
 impl Incremental {
-    fn with_limits(limits: Limits) -> Self {
+    fn with_limits(limits: BuildLimits) -> Self {
         Self {
             limits,
             objects: Objects::default(),
             settings: None,
             partition: Partition::default(),
-            common: Common::default(),
+            common: CookieRegistry::default(),
             parts: HashMap::new(),
-            merged: Merged::default(),
+            merged: MergedIslands::default(),
             room: None,
             others: BTreeSet::new(),
             serving: BTreeMap::new(),
@@ -91,9 +91,9 @@ impl Incremental {
     pub fn build(&mut self, objects: &Objects, settings: &Settings) -> (Graph, Reports) {
         self.build_parts(objects, settings).unwrap_or_else(|| {
             *self = Self::with_limits(self.limits);
-            let context = Context {
+            let context = BuildContext {
                 limits: self.limits,
-                ..Context::default()
+                ..BuildContext::default()
             };
             let built = build_within(objects, settings, context);
             (built.graph, built.reports)
@@ -136,12 +136,12 @@ impl Incremental {
                 room
             }
             none => {
-                let room = none.insert(Room::new(self.limits.most_bytes));
+                let room = none.insert(MemoryRoom::new(self.limits.most_bytes));
                 room.update(&all.objects(), all);
                 room
             }
         };
-        room.left()
+        room.remaining()
     }
 
     /// Builds what differs. Returns whether that came to an end.
@@ -154,18 +154,18 @@ impl Incremental {
                 ..Self::with_limits(self.limits)
             };
             let references = GrantedReferences::new(objects);
-            for member in [Member::Classes, Member::Contour] {
+            for member in [IslandMember::Classes, IslandMember::Contour] {
                 let links = links(&member, objects, settings, &references);
                 self.partition.set(member, links);
             }
         }
-        let mut changes = Changes::between(&self.objects, objects, &self.merged.graph.memory);
+        let mut changes = ObjectChanges::between(&self.objects, objects, &self.merged.graph.memory);
         let is_ours = |class: &str| {
             let class = objects
                 .gateway_classes
                 .get(class)
                 .filter(|_| settings.managed.is_some());
-            class.is_some_and(|class| settings.reads(&class.spec.controller_name))
+            class.is_some_and(|class| settings.selects(&class.spec.controller_name))
         };
         let mut room = self.objects.parameters_room.take().unwrap_or_default();
         let gateways = Arc::make_mut(&mut room).catch_up(&objects.gateways, &objects.envoy_deployments, is_ours);
@@ -173,7 +173,7 @@ impl Incremental {
         let gateways = gateways.into_iter();
         changes
             .members
-            .extend(gateways.map(|name| Member::Object(ObjectRef { kind, name })));
+            .extend(gateways.map(|name| IslandMember::Object(ObjectRef { kind, name })));
         self.objects = Objects {
             grants: Some(self.grants(objects, &changes)),
             parameters_room: Some(room),
@@ -194,20 +194,20 @@ impl Incremental {
     }
 
     /// What the grants among these objects permit, which may be known already.
-    fn grants(&mut self, objects: &Objects, changes: &Changes) -> Arc<GrantIndex> {
+    fn grants(&mut self, objects: &Objects, changes: &ObjectChanges) -> Arc<GrantIndex> {
         if let Some(known) = &objects.grants {
             return Arc::clone(known);
         }
         let mut grants = self.objects.grants.take().unwrap_or_default();
         for link in &changes.links {
-            if let Link::Grants(namespace) = link {
+            if let IslandLink::Grants(namespace) = link {
                 Arc::make_mut(&mut grants).catch_up(namespace, &objects.reference_grants);
             }
         }
         grants
     }
 
-    fn note(&mut self, changes: Changes, settings: &Settings) {
+    fn note(&mut self, changes: ObjectChanges, settings: &Settings) {
         let mut members = changes.members;
         let had_others = !self.others.is_empty();
         for name in changes.gateways {
@@ -217,19 +217,22 @@ impl Incremental {
                 self.others.remove(&name);
             }
             // The hosts of its routes come from its listeners.
-            let link = Link::Gateway(name);
-            members.extend(self.partition.holders(&link).map(|member| Member::clone(member)));
-            self.partition.touch(&link);
+            let link = IslandLink::Gateway(name);
+            members.extend(self.partition.holders(&link).map(|member| IslandMember::clone(member)));
+            self.partition.mark_dirty(&link);
         }
         if had_others == self.others.is_empty() {
-            self.partition.touch(&Link::OthersGateways);
+            self.partition.mark_dirty(&IslandLink::OthersGateways);
         }
         for link in changes.links {
-            if matches!(link, Link::Deployments | Link::Grants(_) | Link::Namespace(_)) {
+            if matches!(
+                link,
+                IslandLink::Deployments | IslandLink::Grants(_) | IslandLink::Namespace(_)
+            ) {
                 // Deployments may name the Services of Gateways; the others say what routes may refer and attach to.
-                members.extend(self.partition.holders(&link).map(|member| Member::clone(member)));
+                members.extend(self.partition.holders(&link).map(|member| IslandMember::clone(member)));
             }
-            self.partition.touch(&link);
+            self.partition.mark_dirty(&link);
         }
         let references = GrantedReferences::new(&self.objects);
         for member in members {
@@ -244,76 +247,76 @@ impl Incremental {
         gateway.is_some_and(|gateway| without_status::is_others(&self.objects, settings, gateway))
     }
 
-    fn build_islands(&mut self, settled: &Settled, settings: &Settings) {
-        let mut difference = Difference::default();
-        self.take_out(&settled.gone, &mut difference);
+    fn build_islands(&mut self, settled: &SettledIslands, settings: &Settings) {
+        let mut difference = CookieDifference::default();
+        self.remove_islands(&settled.removed, &mut difference);
         let is_gateway = |island: &Island| self.gateway_of(*island).is_some();
         let (gateways, mut others): (BTreeSet<_>, BTreeSet<_>) = settled.dirty.iter().copied().partition(is_gateway);
-        self.take_out(&gateways, &mut difference);
+        self.remove_islands(&gateways, &mut difference);
         for island in gateways {
             self.build_island(island, settings, &mut difference);
         }
         // A Gateway that serves in another way has its routes built again.
         others.extend(self.partition.settle().dirty);
-        self.take_out(&others, &mut difference);
+        self.remove_islands(&others, &mut difference);
         for island in &others {
             self.build_island(*island, settings, &mut difference);
         }
-        let mut concerned = self.common.concerned(&difference);
+        let mut concerned = self.common.affected_islands(&difference);
         concerned.extend(others);
         for island in concerned {
             let part = self.parts.get(&island);
             if part.is_some_and(|part| !self.common.agrees(&part.in_common)) {
-                self.partition.touch_island(island);
+                self.partition.mark_island_dirty(island);
             }
         }
     }
 
     fn gateway_of(&self, island: Island) -> Option<&ObjectName> {
         match &**self.partition.members(island).first()? {
-            Member::Object(object) if object.kind == Kind::Gateway => Some(&object.name),
+            IslandMember::Object(object) if object.kind == Kind::Gateway => Some(&object.name),
             _ => None,
         }
     }
 
-    fn take_out(&mut self, islands: &BTreeSet<Island>, difference: &mut Difference) {
+    fn remove_islands(&mut self, islands: &BTreeSet<Island>, difference: &mut CookieDifference) {
         for island in islands {
             if let Some(part) = self.parts.remove(island) {
-                self.merged.take_out(&part);
-                self.common.take_out(*island, &part.in_common, difference);
+                self.merged.remove(&part);
+                self.common.remove(*island, &part.in_common, difference);
             }
         }
     }
 
-    fn build_island(&mut self, island: Island, settings: &Settings, difference: &mut Difference) {
+    fn build_island(&mut self, island: Island, settings: &Settings, difference: &mut CookieDifference) {
         let members = self.partition.members(island);
         let objects = restricted(&self.objects, &self.partition, island, self.others.first());
-        let context = Context {
-            limits: Limits {
+        let context = BuildContext {
+            limits: BuildLimits {
                 most_bytes: usize::MAX,
                 ..self.limits
             },
             elsewhere: Some(&self.common),
             explained: None,
         };
-        let is_contour = members.first().is_some_and(|member| **member == Member::Contour);
+        let is_contour = members.first().is_some_and(|member| **member == IslandMember::Contour);
         let mut built = build_with_stand_ins(&objects, settings, context);
-        if is_contour && contour::is_taken(&objects, settings) {
+        if is_contour && contour::has_name_conflict(&objects, settings) {
             built.graph.gateways.clear();
         }
         if let Some(name) = self.gateway_of(island).cloned() {
             let serving = serving(&name, &built);
             if self.serving.insert(name.clone(), serving.clone()) != Some(serving) {
-                self.partition.touch(&Link::Gateway(name));
+                self.partition.mark_dirty(&IslandLink::Gateway(name));
             }
         }
-        let part = self.merged.put_in(self.partition.members(island), built);
-        self.common.put_in(island, &part.in_common, difference);
+        let part = self.merged.insert(self.partition.members(island), built);
+        self.common.insert(island, &part.in_common, difference);
         self.parts.insert(island, Box::new(part));
     }
 }
 
-fn serving(name: &ObjectName, built: &Built) -> Serving {
+fn serving(name: &ObjectName, built: &BuildOutput) -> GatewayServing {
     let report = built.reports.gateways.get(name);
     let listeners = report.map(|report| report.listeners.iter().map(ListenerReport::serves).collect());
     (built.graph.gateways.contains_key(name), listeners)

@@ -3,7 +3,7 @@
 use imbl::OrdMap;
 use limpet_api::{Kind, ObjectName, ObjectRef};
 
-use super::links::{Link, Member};
+use super::links::{IslandLink, IslandMember};
 use super::partition::{Island, Partition};
 use crate::{Objects, SessionPolicyKind, SessionPolicyName};
 
@@ -28,13 +28,13 @@ pub(super) fn restricted(all: &Objects, partition: &Partition, island: Island, o
     };
     for member in partition.members(island) {
         match &**member {
-            Member::Classes => part.reference_grants.clone_from(&all.reference_grants),
-            Member::Contour => {
+            IslandMember::Classes => part.reference_grants.clone_from(&all.reference_grants),
+            IslandMember::Contour => {
                 part.ingress_routes.clone_from(&all.ingress_routes);
                 part.certificate_delegations.clone_from(&all.certificate_delegations);
                 add_read_by_contour(&mut part, all, partition);
             }
-            Member::Object(object) => {
+            IslandMember::Object(object) => {
                 add(&mut part, all, object);
                 if object.kind == Kind::Gateway {
                     for service in backends(partition, member) {
@@ -44,7 +44,7 @@ pub(super) fn restricted(all: &Objects, partition: &Partition, island: Island, o
             }
         }
         for link in partition.links_of(member) {
-            if let Link::Gateway(name) = link {
+            if let IslandLink::Gateway(name) = link {
                 copy(&mut part.gateways, &all.gateways, name);
             }
         }
@@ -55,21 +55,21 @@ pub(super) fn restricted(all: &Objects, partition: &Partition, island: Island, o
     part
 }
 
-fn backends<'p>(partition: &'p Partition, member: &Member) -> impl Iterator<Item = &'p ObjectName> {
+fn backends<'p>(partition: &'p Partition, member: &IslandMember) -> impl Iterator<Item = &'p ObjectName> {
     partition.links_of(member).filter_map(|link| match link {
-        Link::Backend(name) => Some(name),
+        IslandLink::Backend(name) => Some(name),
         _ => None,
     })
 }
 
 fn add_read_by_contour(part: &mut Objects, all: &Objects, partition: &Partition) {
-    for link in partition.links_of(&Member::Contour) {
-        if let Link::Reached(name) = link {
+    for link in partition.links_of(&IslandMember::Contour) {
+        if let IslandLink::Reached(name) = link {
             copy(&mut part.services, &all.services, name);
         }
-        if let Link::Reached(_) | Link::AnyBackend(_) = link {
+        if let IslandLink::Reached(_) | IslandLink::AnyBackend(_) = link {
             for holder in partition.holders(link) {
-                if let Member::Object(object) = &**holder
+                if let IslandMember::Object(object) = &**holder
                     && object.kind == Kind::BackendTlsPolicy
                 {
                     add(part, all, object);

@@ -1,13 +1,13 @@
 //! Where a rule's requests go.
 
 use super::filters;
-use super::rule::{BadReference, RouteInput, RouteRule, RuleInput};
+use super::rule::{BackendRefError, RouteInput, RouteRule, RuleInput};
 use crate::grants::Referrer;
 use crate::graph::{Destination, HeaderChanges, Target};
-use crate::references::{Backend, References};
+use crate::references::{References, ResolvedBackend};
 use crate::reports::UNSUPPORTED_VALUE;
-use crate::sessions::Twins;
-use crate::unread::Unread;
+use crate::sessions::TwinReferences;
+use crate::unknown_fields::UnknownFields;
 use limpet_api::{BackendRef, RouteFilter};
 
 /// The destinations of a rule, with those whose reference is invalid.
@@ -51,7 +51,7 @@ pub(super) fn destinations(
 }
 
 /// The first two references to one cluster whose filters differ. Tokens name only a cluster.
-fn twins(references: &[BackendRef], destinations: &[Destination]) -> Option<Twins> {
+fn twins(references: &[BackendRef], destinations: &[Destination]) -> Option<TwinReferences> {
     if references.iter().all(|reference| reference.filters.is_empty()) {
         return None;
     }
@@ -64,7 +64,7 @@ fn twins(references: &[BackendRef], destinations: &[Destination]) -> Option<Twin
         let is_twin =
             |(_, other, of_other): &&(usize, &[u8], &[RouteFilter])| *other == base && !are_alike(of_other, filters);
         if let Some((first, ..)) = earlier.iter().find(is_twin) {
-            return Some(Twins { first: *first, second });
+            return Some(TwinReferences { first: *first, second });
         }
         earlier.push((second, base, filters));
     }
@@ -82,14 +82,14 @@ fn resolve(
     reference: &BackendRef,
     references: &References<'_>,
     rule: &mut RouteRule<'_>,
-) -> Result<Backend, BadReference> {
+) -> Result<ResolvedBackend, BackendRefError> {
     let referrer = Referrer {
         kind: route.kind,
         namespace: &route.meta.namespace,
     };
     references.backend(referrer, reference).map_err(|unresolved| {
         rule.refused_backends.extend(unresolved.refused.map(|refused| *refused));
-        BadReference {
+        BackendRefError {
             reason: unresolved.reason,
             field: format!("{field}{}", unresolved.field),
             message: unresolved.message,
@@ -103,11 +103,11 @@ fn change_headers(
     filters: &[RouteFilter],
     destination: &mut Destination,
     not_followed: &mut Vec<String>,
-) -> Result<(), BadReference> {
-    match filters::of_backend(field, &Unread::new(route.unread), filters) {
+) -> Result<(), BackendRefError> {
+    match filters::of_backend(field, &UnknownFields::new(route.unread), filters) {
         Ok(changes) => (destination.request_headers, destination.response_headers) = changes,
         Err(problem) if route.is_judged => {
-            return Err(BadReference {
+            return Err(BackendRefError {
                 reason: UNSUPPORTED_VALUE,
                 field: problem.field,
                 message: problem.message,
@@ -119,13 +119,18 @@ fn change_headers(
 }
 
 /// Refuses a second base with the same hash, which is four bytes in tokens.
-fn distinct(field: &str, known: &[Backend], backend: Backend) -> Result<Backend, BadReference> {
+fn distinct(
+    field: &str,
+    known: &[ResolvedBackend],
+    backend: ResolvedBackend,
+) -> Result<ResolvedBackend, BackendRefError> {
     let own = &backend.cluster;
-    let twin =
-        |other: &&Backend| other.cluster.base() != own.base() && other.cluster.destination() == own.destination();
+    let twin = |other: &&ResolvedBackend| {
+        other.cluster.base() != own.base() && other.cluster.destination() == own.destination()
+    };
     match known.iter().find(twin) {
         None => Ok(backend),
-        Some(twin) => Err(BadReference {
+        Some(twin) => Err(BackendRefError {
             reason: UNSUPPORTED_VALUE,
             field: field.to_owned(),
             message: format!(
@@ -144,9 +149,9 @@ mod tests {
     use crate::objects::RuleBackend;
     use limpet_api::ObjectName;
 
-    fn backend(cluster: &str) -> Backend {
+    fn backend(cluster: &str) -> ResolvedBackend {
         let service = ObjectName::new("shop", "v1");
-        Backend {
+        ResolvedBackend {
             cluster: ClusterName(cluster.into()),
             spec: Cluster::new(service.clone(), 80, Protocol::Http1),
             object: RuleBackend::Service(service),

@@ -2,8 +2,8 @@
 
 use super::token;
 use crate::expression::Expression;
+use crate::field_problem::FieldProblem;
 use crate::graph::{Cors, ValueMatch};
-use crate::problem::Problem;
 use limpet_api::CorsFilter;
 
 const ANY: &str = "*";
@@ -19,7 +19,7 @@ pub(super) fn expression(origin: &str) -> Option<String> {
     Some(format!("{scheme}://[^/:]+{}{port}", Expression::escape(rest)))
 }
 
-pub(super) fn cors(field: &str, wanted: &CorsFilter) -> Result<Cors, Problem> {
+pub(super) fn cors(field: &str, wanted: &CorsFilter) -> Result<Cors, FieldProblem> {
     let origins = wanted.allow_origins.iter().enumerate();
     let allow_origins = origins.map(|(index, text)| origin(&format!("{field}.allowOrigins[{index}]"), text));
     let allow_credentials = wanted.allow_credentials.unwrap_or(false);
@@ -30,7 +30,7 @@ pub(super) fn cors(field: &str, wanted: &CorsFilter) -> Result<Cors, Problem> {
     )?;
     if allow_credentials && expose_headers.iter().any(|name| name == ANY) {
         // The Fetch standard, "CORS-exposed header-name list".
-        return Err(Problem {
+        return Err(FieldProblem {
             field: format!("{field}.exposeHeaders"),
             message: "expected names, because with allowCredentials browsers take * for the name of a header"
                 .to_owned(),
@@ -54,10 +54,10 @@ pub(super) fn cors(field: &str, wanted: &CorsFilter) -> Result<Cors, Problem> {
 fn names(
     field: &str,
     names: &[String],
-    read: fn(&str, &str) -> Result<String, Problem>,
-) -> Result<Vec<String>, Problem> {
+    read: fn(&str, &str) -> Result<String, FieldProblem>,
+) -> Result<Vec<String>, FieldProblem> {
     if names.len() > 1 && names.iter().any(|name| name == ANY) {
-        return Err(Problem {
+        return Err(FieldProblem {
             field: field.to_owned(),
             message: "expected only *, or names without it".to_owned(),
         });
@@ -67,20 +67,20 @@ fn names(
 }
 
 /// Reads `*`, `https://shop.example.com:8443` or `https://*.example.com`.
-fn origin(field: &str, text: &str) -> Result<ValueMatch, Problem> {
+fn origin(field: &str, text: &str) -> Result<ValueMatch, FieldProblem> {
     if text == ANY {
         return Ok(ValueMatch::Exact(text.to_owned()));
     }
     let lower = text.to_ascii_lowercase();
     let Some((scheme, host, port)) = parts(&lower) else {
-        return Err(Problem {
+        return Err(FieldProblem {
             field: field.to_owned(),
             message: format!("expected * or an origin such as https://*.example.com, found {text:?}"),
         });
     };
     Ok(match expression(text) {
         Some(text) => {
-            let expression = Expression::parse(&text).map_err(|message| Problem {
+            let expression = Expression::parse(&text).map_err(|message| FieldProblem {
                 field: field.to_owned(),
                 message,
             })?;

@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use crate::expression::Expression;
+use crate::field_problem::FieldProblem;
 use crate::graph::Match;
-use crate::problem::Problem;
 
 use super::cors;
 use super::rule::RuleInput;
@@ -26,7 +26,7 @@ pub(super) struct Expressions {
     count: usize,
     bytes: usize,
     instructions: u32,
-    exceeded: Option<Problem>,
+    exceeded: Option<FieldProblem>,
 }
 
 impl Expressions {
@@ -78,16 +78,16 @@ impl Expressions {
     }
 
     /// Translates the expression for Envoy.
-    pub(super) fn read(&mut self, field: &str, text: &str) -> Result<String, Problem> {
+    pub(super) fn read(&mut self, field: &str, text: &str) -> Result<String, FieldProblem> {
         self.expression(field, text)
             .map(|expression| expression.as_str().to_owned())
     }
 
-    pub(super) fn read_part(&mut self, field: &str, text: &str) -> Result<String, Problem> {
+    pub(super) fn read_part(&mut self, field: &str, text: &str) -> Result<String, FieldProblem> {
         self.expression(field, text).map(|expression| expression.as_part())
     }
 
-    fn expression(&mut self, field: &str, text: &str) -> Result<Expression, Problem> {
+    fn expression(&mut self, field: &str, text: &str) -> Result<Expression, FieldProblem> {
         self.count += 1;
         self.bytes = self.bytes.saturating_add(text.len());
         if self.count > MOST_EXPRESSIONS {
@@ -100,7 +100,7 @@ impl Expressions {
         if let Some(problem) = &self.exceeded {
             return Err(problem.clone());
         }
-        let expression = Expression::parse(text).map_err(|message| Problem {
+        let expression = Expression::parse(text).map_err(|message| FieldProblem {
             field: field.to_owned(),
             message,
         })?;
@@ -113,7 +113,7 @@ impl Expressions {
     }
 
     fn exceed(&mut self, what: &str, most: impl std::fmt::Display, found: impl std::fmt::Display) {
-        self.exceeded.get_or_insert_with(|| Problem {
+        self.exceeded.get_or_insert_with(|| FieldProblem {
             field: "spec.rules".to_owned(),
             message: format!("expected at most {most} {what} in a route, found at least {found}"),
         });

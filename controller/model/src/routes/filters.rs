@@ -2,17 +2,17 @@
 
 use super::rule::{RouteInput, RouteRule, RuleAction, RuleInput, not_supported};
 use super::{cors, mirrors, token};
+use crate::field_problem::FieldProblem;
 use crate::graph::{
     Destination, Forward, HeaderChanges, Match, Mirror, PathChange, PathMatch, Redirect, Rewrite, Target,
 };
-use crate::problem::Problem;
 use crate::references::References;
-use crate::unread::Unread;
+use crate::unknown_fields::UnknownFields;
 use limpet_api::{HeaderModifier, PathModifier, RequestRedirect, RouteFilter};
 
 /// What filters ask for beside changes of headers and CORS, which are in the rule.
 #[derive(Default)]
-struct AskedByFilters {
+struct FilterEffects {
     redirect: Option<Redirect>,
     rewrite: Option<Rewrite>,
     mirrors: Vec<Mirror>,
@@ -25,17 +25,17 @@ pub(super) fn action(
     references: &References<'_>,
     destinations: &[Destination],
     rule: &mut RouteRule<'_>,
-) -> Result<RuleAction, Problem> {
-    let unread = Unread::new(route.unread);
+) -> Result<RuleAction, FieldProblem> {
+    let unread = UnknownFields::new(route.unread);
     if let Some(field) = unread.below(&format!("{}.filters", input.field)).first() {
         return Err(not_supported(field));
     }
-    let mut asked = AskedByFilters::default();
+    let mut asked = FilterEffects::default();
     for (index, filter) in input.filters.iter().enumerate() {
         let field = format!("{}.filters[{index}]", input.field);
         asked.read(route, &field, filter, references, rule)?;
     }
-    let AskedByFilters {
+    let FilterEffects {
         redirect,
         rewrite,
         mirrors,
@@ -65,7 +65,7 @@ pub(super) fn action(
     }
 }
 
-impl AskedByFilters {
+impl FilterEffects {
     fn read(
         &mut self,
         route: &RouteInput<'_>,
@@ -73,7 +73,7 @@ impl AskedByFilters {
         filter: &RouteFilter,
         references: &References<'_>,
         rule: &mut RouteRule<'_>,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), FieldProblem> {
         match filter.kind.as_str() {
             "RequestHeaderModifier" | "ResponseHeaderModifier" => {
                 modify(field, filter, &mut rule.request_headers, &mut rule.response_headers)?;
@@ -122,7 +122,7 @@ pub(super) fn forward_unchanged(destinations: Vec<Destination>) -> RuleAction {
     })
 }
 
-fn forward(input: &RuleInput<'_>, destinations: &[Destination], asked: Forward) -> Result<RuleAction, Problem> {
+fn forward(input: &RuleInput<'_>, destinations: &[Destination], asked: Forward) -> Result<RuleAction, FieldProblem> {
     let leads_somewhere = |destination: &Destination| matches!(destination.target, Target::Cluster(_));
     if !destinations.iter().any(leads_somewhere) {
         return Ok(RuleAction::Respond {
@@ -150,9 +150,9 @@ fn forward(input: &RuleInput<'_>, destinations: &[Destination], asked: Forward) 
 
 pub(super) fn of_backend(
     field: &str,
-    unread: &Unread<'_>,
+    unread: &UnknownFields<'_>,
     filters: &[RouteFilter],
-) -> Result<(HeaderChanges, HeaderChanges), Problem> {
+) -> Result<(HeaderChanges, HeaderChanges), FieldProblem> {
     let (mut request, mut response) = (HeaderChanges::default(), HeaderChanges::default());
     if let Some(field) = unread.below(&format!("{field}.filters")).first() {
         return Err(not_supported(field));
@@ -177,7 +177,7 @@ fn modify(
     filter: &RouteFilter,
     request: &mut HeaderChanges,
     response: &mut HeaderChanges,
-) -> Result<(), Problem> {
+) -> Result<(), FieldProblem> {
     let (changes, name, modifier) = if filter.kind == "RequestHeaderModifier" {
         (request, "requestHeaderModifier", &filter.request_header_modifier)
     } else {
@@ -190,7 +190,7 @@ fn modify(
 }
 
 /// The first of several entries of one name counts (Gateway API, `HTTPHeaderFilter`).
-fn header_changes(field: &str, modifier: &HeaderModifier) -> Result<HeaderChanges, Problem> {
+fn header_changes(field: &str, modifier: &HeaderModifier) -> Result<HeaderChanges, FieldProblem> {
     let fields = |part: &str, headers: &[limpet_api::Header]| {
         let mut fields: Vec<(String, String)> = Vec::with_capacity(headers.len());
         for (index, header) in headers.iter().enumerate() {
@@ -219,7 +219,7 @@ fn header_changes(field: &str, modifier: &HeaderModifier) -> Result<HeaderChange
 }
 
 /// Envoy refuses a whole route table for a change of any other header.
-fn header_name(field: &str, name: &str) -> Result<String, Problem> {
+fn header_name(field: &str, name: &str) -> Result<String, FieldProblem> {
     let name = token::header_name(field, name)?;
     if name == "host" {
         return Err(problem(
@@ -232,7 +232,7 @@ fn header_name(field: &str, name: &str) -> Result<String, Problem> {
 
 /// Objects from files have no schema that checks most of this, and Envoy would refuse the whole route table or redirect
 /// elsewhere.
-fn redirect(field: &str, wanted: &RequestRedirect, matches: &[Match]) -> Result<Redirect, Problem> {
+fn redirect(field: &str, wanted: &RequestRedirect, matches: &[Match]) -> Result<Redirect, FieldProblem> {
     let status = wanted.status_code.unwrap_or(302);
     if ![301, 302, 303, 307, 308].contains(&status) {
         let message = format!("expected 301, 302, 303, 307 or 308, found {status}");
@@ -258,14 +258,18 @@ fn redirect(field: &str, wanted: &RequestRedirect, matches: &[Match]) -> Result<
     })
 }
 
-fn printable(field: &str, text: Option<&String>) -> Result<Option<String>, Problem> {
+fn printable(field: &str, text: Option<&String>) -> Result<Option<String>, FieldProblem> {
     if text.is_some_and(|text| text.chars().any(char::is_control)) {
         return Err(problem(field, "expected no control characters"));
     }
     Ok(text.cloned())
 }
 
-fn path_change(field: &str, path: Option<&PathModifier>, matches: &[Match]) -> Result<Option<PathChange>, Problem> {
+fn path_change(
+    field: &str,
+    path: Option<&PathModifier>,
+    matches: &[Match],
+) -> Result<Option<PathChange>, FieldProblem> {
     let Some(path) = path else { return Ok(None) };
     for (name, text) in [
         ("replaceFullPath", &path.replace_full_path),
@@ -290,11 +294,11 @@ fn path_change(field: &str, path: Option<&PathModifier>, matches: &[Match]) -> R
     }
 }
 
-fn present<'a, T>(field: &str, name: &str, value: Option<&'a T>) -> Result<&'a T, Problem> {
+fn present<'a, T>(field: &str, name: &str, value: Option<&'a T>) -> Result<&'a T, FieldProblem> {
     value.ok_or_else(|| problem(&format!("{field}.{name}"), "expected this field, because type names it"))
 }
 
-fn once(field: &str, first: bool) -> Result<(), Problem> {
+fn once(field: &str, first: bool) -> Result<(), FieldProblem> {
     if first {
         Ok(())
     } else {
@@ -302,8 +306,8 @@ fn once(field: &str, first: bool) -> Result<(), Problem> {
     }
 }
 
-fn problem(field: &str, message: &str) -> Problem {
-    Problem {
+fn problem(field: &str, message: &str) -> FieldProblem {
+    FieldProblem {
         field: field.to_owned(),
         message: message.to_owned(),
     }

@@ -3,8 +3,8 @@
 use super::expressions::Expressions;
 use super::rule::{RouteInput, RuleInput};
 use super::{matches, token};
+use crate::field_problem::FieldProblem;
 use crate::graph::{Match, PathMatch};
-use crate::problem::Problem;
 use limpet_api::{GrpcMatch, GrpcMethodMatch, GrpcRouteSpec, GrpcRule, Kind, Object};
 
 const ANY: &str = "[^/]+";
@@ -41,7 +41,7 @@ fn rule_input<'a>(expressions: &mut Expressions, index: usize, rule: &'a GrpcRul
     }
 }
 
-fn read_matches(expressions: &mut Expressions, field: &str, all: &[GrpcMatch]) -> Result<Vec<Match>, Problem> {
+fn read_matches(expressions: &mut Expressions, field: &str, all: &[GrpcMatch]) -> Result<Vec<Match>, FieldProblem> {
     expressions.count_matches(all.len());
     if all.is_empty() {
         return Ok(vec![any()]);
@@ -74,7 +74,11 @@ fn at_least(found: &GrpcMatch) -> Option<Match> {
     Some(Match { path, ..any() })
 }
 
-fn path(expressions: &mut Expressions, field: &str, method: Option<&GrpcMethodMatch>) -> Result<PathMatch, Problem> {
+fn path(
+    expressions: &mut Expressions,
+    field: &str,
+    method: Option<&GrpcMethodMatch>,
+) -> Result<PathMatch, FieldProblem> {
     let Some(found) = method else {
         return Ok(PathMatch::default());
     };
@@ -105,11 +109,11 @@ fn path(expressions: &mut Expressions, field: &str, method: Option<&GrpcMethodMa
             let both = format!("/{service}/{method}");
             Expressions::default().read(field, &both).map(PathMatch::Regex)
         }
-        (Some(kind), ..) if !["Exact", "RegularExpression"].contains(&kind) => Err(Problem {
+        (Some(kind), ..) if !["Exact", "RegularExpression"].contains(&kind) => Err(FieldProblem {
             field: format!("{field}.type"),
             message: format!("expected Exact or RegularExpression, found {kind}"),
         }),
-        _ => Err(Problem {
+        _ => Err(FieldProblem {
             field: field.to_owned(),
             message: "expected service, method or both".to_owned(),
         }),

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::expressions::Expressions;
 use super::matches;
 use super::rule::{RouteInput, RuleInput};
+use crate::field_problem::FieldProblem;
 use crate::graph::{Match, PathMatch, Retry};
-use crate::problem::Problem;
 use crate::sessions::literal_prefix;
 use limpet_api::{HttpMatch, HttpPathMatch as PathMatchSpec, HttpRouteSpec, HttpRule, Kind, Object};
 use limpet_core::time::GatewayDuration;
@@ -43,7 +43,7 @@ fn rule_input<'a>(expressions: &mut Expressions, index: usize, rule: &'a HttpRul
     }
 }
 
-fn read_matches(expressions: &mut Expressions, field: &str, all: &[HttpMatch]) -> Result<Vec<Match>, Problem> {
+fn read_matches(expressions: &mut Expressions, field: &str, all: &[HttpMatch]) -> Result<Vec<Match>, FieldProblem> {
     expressions.count_matches(all.len());
     if all.is_empty() {
         return Ok(vec![Match::default()]);
@@ -77,12 +77,12 @@ fn at_least(found: &HttpMatch) -> Option<Match> {
     })
 }
 
-fn path(expressions: &mut Expressions, field: &str, path: Option<&PathMatchSpec>) -> Result<PathMatch, Problem> {
+fn path(expressions: &mut Expressions, field: &str, path: Option<&PathMatchSpec>) -> Result<PathMatch, FieldProblem> {
     let Some(path) = path else {
         return Ok(PathMatch::default());
     };
     let value = path.value.as_deref().unwrap_or("/");
-    let problem = |field: String, message: String| Problem { field, message };
+    let problem = |field: String, message: String| FieldProblem { field, message };
     match path.kind.as_deref() {
         Some("RegularExpression") => return expressions.read(&format!("{field}.value"), value).map(PathMatch::Regex),
         _ if !value.starts_with('/') => {
@@ -111,7 +111,7 @@ fn path(expressions: &mut Expressions, field: &str, path: Option<&PathMatchSpec>
     }
 }
 
-fn timeouts(field: &str, rule: &HttpRule) -> Result<(Option<Duration>, Option<Duration>), Problem> {
+fn timeouts(field: &str, rule: &HttpRule) -> Result<(Option<Duration>, Option<Duration>), FieldProblem> {
     let Some(timeouts) = &rule.timeouts else {
         return Ok((None, None));
     };
@@ -123,7 +123,7 @@ fn timeouts(field: &str, rule: &HttpRule) -> Result<(Option<Duration>, Option<Du
     Ok((request, backend))
 }
 
-fn retry(field: &str, rule: &HttpRule) -> Result<Option<Retry>, Problem> {
+fn retry(field: &str, rule: &HttpRule) -> Result<Option<Retry>, FieldProblem> {
     let Some(retry) = &rule.retry else {
         return Ok(None);
     };
@@ -133,7 +133,7 @@ fn retry(field: &str, rule: &HttpRule) -> Result<Option<Retry>, Problem> {
         .enumerate()
         .find(|(_, code)| !(400..600).contains(*code))
     {
-        return Err(Problem {
+        return Err(FieldProblem {
             field: format!("{field}.retry.codes[{index}]"),
             message: format!("expected 400 to 599, found {code}"),
         });
@@ -141,7 +141,7 @@ fn retry(field: &str, rule: &HttpRule) -> Result<Option<Retry>, Problem> {
     let backoff_field = format!("{field}.retry.backoff");
     let backoff = duration(&backoff_field, retry.backoff.as_deref())?;
     if backoff.is_some_and(|backoff| backoff.is_zero()) {
-        return Err(Problem {
+        return Err(FieldProblem {
             field: backoff_field,
             message: "expected at least 1ms, found 0".to_owned(),
         });
@@ -157,10 +157,10 @@ fn retry(field: &str, rule: &HttpRule) -> Result<Option<Retry>, Problem> {
     }))
 }
 
-fn duration(field: &str, text: Option<&str>) -> Result<Option<Duration>, Problem> {
+fn duration(field: &str, text: Option<&str>) -> Result<Option<Duration>, FieldProblem> {
     let parse = |text: &str| match text.parse::<GatewayDuration>() {
         Ok(duration) => Ok(duration.get()),
-        Err(error) => Err(Problem {
+        Err(error) => Err(FieldProblem {
             field: field.to_owned(),
             message: error.about(text),
         }),

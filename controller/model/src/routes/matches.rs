@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::expressions::Expressions;
 use super::token;
+use crate::field_problem::FieldProblem;
 use crate::graph::ValueMatch;
-use crate::problem::Problem;
 use limpet_api::NamedMatch;
 
 /// The limit of Envoy's `QueryParameterMatcher`.
@@ -17,7 +17,7 @@ pub(super) fn named(
     field: &str,
     matches: &[NamedMatch],
     is_header: bool,
-) -> Result<BTreeMap<String, ValueMatch>, Problem> {
+) -> Result<BTreeMap<String, ValueMatch>, FieldProblem> {
     let mut named = BTreeMap::new();
     for (index, found) in matches.iter().enumerate() {
         let at = format!("{field}[{index}].name");
@@ -26,7 +26,7 @@ pub(super) fn named(
         } else if (1..=MAX_PARAMETER).contains(&found.name.len()) {
             found.name.clone()
         } else {
-            return Err(Problem {
+            return Err(FieldProblem {
                 field: at,
                 message: format!("expected 1 to {MAX_PARAMETER} bytes, found {}", found.name.len()),
             });
@@ -37,7 +37,7 @@ pub(super) fn named(
                 ValueMatch::Regex(expressions.read(&format!("{field}[{index}].value"), &found.value)?)
             }
             Some(other) => {
-                return Err(Problem {
+                return Err(FieldProblem {
                     field: format!("{field}[{index}].type"),
                     message: format!("expected Exact or RegularExpression, found {other}"),
                 });

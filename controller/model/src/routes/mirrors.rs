@@ -1,9 +1,9 @@
 //! Copies of a rule's requests.
 
-use super::rule::{BadReference, RouteInput, RouteRule};
+use super::rule::{BackendRefError, RouteInput, RouteRule};
+use crate::field_problem::FieldProblem;
 use crate::grants::Referrer;
 use crate::graph::Mirror;
-use crate::problem::Problem;
 use crate::references::References;
 use limpet_api::{Kind, RequestMirror};
 
@@ -16,7 +16,7 @@ pub(super) fn mirror(
     wanted: &RequestMirror,
     references: &References<'_>,
     rule: &mut RouteRule<'_>,
-) -> Result<Option<Mirror>, Problem> {
+) -> Result<Option<Mirror>, FieldProblem> {
     let field = format!("{field}.requestMirror");
     let per_million = share(&field, wanted)?;
     let referrer = Referrer {
@@ -26,7 +26,7 @@ pub(super) fn mirror(
     let reference = &wanted.backend_ref;
     if Kind::find(&reference.group, &reference.kind) != Some(Kind::Service) {
         // An XBackend has endpoints only where rules lead to it.
-        rule.unresolved.push(BadReference {
+        rule.unresolved.push(BackendRefError {
             reason: "InvalidKind",
             field: format!("{field}.backendRef.kind"),
             message: format!(
@@ -43,7 +43,7 @@ pub(super) fn mirror(
             Ok(Some(Mirror { cluster, per_million }))
         }
         Err(unresolved) => {
-            rule.unresolved.push(BadReference {
+            rule.unresolved.push(BackendRefError {
                 reason: unresolved.reason,
                 field: format!("{field}.backendRef{}", unresolved.field),
                 message: unresolved.message,
@@ -53,7 +53,7 @@ pub(super) fn mirror(
     }
 }
 
-fn share(field: &str, wanted: &RequestMirror) -> Result<u32, Problem> {
+fn share(field: &str, wanted: &RequestMirror) -> Result<u32, FieldProblem> {
     let (field, numerator, denominator) = match (wanted.percent, &wanted.fraction) {
         (None, None) => return Ok(1_000_000),
         (Some(percent), None) => (format!("{field}.percent"), percent, 100),
@@ -63,14 +63,14 @@ fn share(field: &str, wanted: &RequestMirror) -> Result<u32, Problem> {
             fraction.denominator.unwrap_or(100),
         ),
         (Some(_), Some(_)) => {
-            return Err(Problem {
+            return Err(FieldProblem {
                 field: field.to_owned(),
                 message: "expected percent or fraction, found both".to_owned(),
             });
         }
     };
     if denominator == 0 || numerator > denominator {
-        return Err(Problem {
+        return Err(FieldProblem {
             field,
             message: format!("expected a part of all requests, found {numerator} of {denominator}"),
         });

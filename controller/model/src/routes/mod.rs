@@ -17,15 +17,15 @@ mod token;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rule::{Refused, RouteInput, RuleInput, not_supported, quarantine, refuse};
+use rule::{RefusedRule, RouteInput, RuleInput, not_supported, quarantine, refuse};
 
 use super::gateways::GatewayState;
 use super::graph::{HeaderChanges, Hostname, Match, RuleName};
 use super::references::References;
-use super::rule_names::{RuleNames, Unnamed};
-use super::sessions::{Place, RuleFacts, Schemes};
-use super::unread::Unread;
-use super::{InPlace, Objects, Quarantined, Settings};
+use super::rule_names::{RememberedName, RuleNames};
+use super::sessions::{GatewayHost, RuleFacts, Schemes};
+use super::unknown_fields::UnknownFields;
+use super::{Objects, Quarantined, RouteReplacement, Settings};
 use limpet_api::{Kind, Meta, Object, ObjectName, ObjectRef, ParentRef, Text};
 
 pub use attach::gateways_of;
@@ -37,7 +37,7 @@ pub(super) struct RouteState<'a> {
     pub(super) object: ObjectRef,
     pub(super) meta: &'a Meta,
     pub(super) rules: Vec<RouteRule<'a>>,
-    remembered: Vec<Unnamed>,
+    remembered: Vec<RememberedName>,
     /// The listeners that it attaches to.
     pub(super) attachments: Vec<Attachment>,
     /// The parents that are ours.
@@ -76,7 +76,7 @@ pub(super) fn routes<'a>(
         .filter(|route| names_ours(&route.meta, &route.spec.parent_refs))
         .collect();
     let mut states = Vec::with_capacity(http.len() + grpc.len());
-    let judges = settings.judges();
+    let judges = settings.serves();
     for route in http {
         states.push(route_state(&http::input(route, judges), objects, gateways, references));
     }
@@ -132,7 +132,7 @@ fn route_state<'a>(
     };
     let quarantined = objects.quarantined.get(&object);
     if let Some(serves) = quarantined.map(|quarantined| quarantined.serves)
-        && serves != InPlace::Former
+        && serves != RouteReplacement::Former
     {
         for rule in &mut rules {
             quarantine(rule, serves);
@@ -187,12 +187,12 @@ fn read_rules<'a>(
 }
 
 fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &References<'_>) -> RouteRule<'a> {
-    let unread = Unread::new(route.unread);
+    let unread = UnknownFields::new(route.unread);
     let mut rule = matched(input, &unread, route.is_judged);
     let mut not_followed = Vec::new();
     if !route.is_judged {
         not_followed.extend(unread.below(&input.field).into_iter().map(str::to_owned));
-        not_followed.extend(input.left_to_others());
+        not_followed.extend(input.unsupported_fields());
     }
     let destinations = backends::destinations(route, input, references, &mut rule, &mut not_followed);
     let action = filters::action(route, input, references, &destinations, &mut rule);
@@ -203,7 +203,7 @@ fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &Ref
         }
         // Requests must not be forwarded without a filter that the rule asks for.
         let reason = problem.to_string();
-        rule.refused.push(Refused {
+        rule.refused.push(RefusedRule {
             problem,
             drops_rule: false,
         });
@@ -218,8 +218,8 @@ fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &Ref
 }
 
 /// The rule before anything but its matches is read.
-fn matched<'a>(input: &RuleInput<'a>, unread: &Unread<'_>, is_judged: bool) -> RouteRule<'a> {
-    let drops_rule = |problem| Refused {
+fn matched<'a>(input: &RuleInput<'a>, unread: &UnknownFields<'_>, is_judged: bool) -> RouteRule<'a> {
+    let drops_rule = |problem| RefusedRule {
         problem,
         drops_rule: true,
     };
@@ -301,7 +301,7 @@ impl RouteState<'_> {
             let place = |host: &Hostname| (attachment.gateway.clone(), host.clone());
             attachment.hostnames.iter().map(place)
         });
-        let places: Arc<BTreeSet<Place>> = Arc::new(places.collect());
+        let places: Arc<BTreeSet<GatewayHost>> = Arc::new(places.collect());
         let mut facts = Vec::with_capacity(self.rules.len());
         for rule in &self.rules {
             facts.push(RuleFacts {

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::InPlace;
+use crate::RouteReplacement;
+use crate::field_problem::FieldProblem;
 use crate::graph::{Cors, Destination, Forward, HeaderChanges, Match, Redirect, Retry, RuleName, Target};
-use crate::problem::Problem;
-use crate::references::Backend;
+use crate::references::ResolvedBackend;
 use crate::reports::UNSUPPORTED_VALUE;
-use crate::sessions::{Sessionless, Twins};
+use crate::sessions::{Sessionless, TwinReferences};
 use limpet_api::{BackendRef, DecodeError, Kind, Meta, ObjectName, ParentRef, RouteFilter, SessionPersistence};
 
 #[derive(Debug)]
@@ -29,18 +29,18 @@ pub(crate) struct RouteRule<'a> {
     pub(crate) response_headers: HeaderChanges,
     pub(crate) inline: Option<&'a SessionPersistence>,
     pub(crate) cors: Option<Cors>,
-    pub(crate) backends: Vec<Backend>,
+    pub(crate) backends: Vec<ResolvedBackend>,
     /// Two backends that sessions could not tell apart.
-    pub(crate) twins: Option<Twins>,
+    pub(crate) twins: Option<TwinReferences>,
     /// The valid backends of its mirrors.
-    pub(crate) mirrors: Vec<Backend>,
-    pub(crate) unresolved: Vec<BadReference>,
+    pub(crate) mirrors: Vec<ResolvedBackend>,
+    pub(crate) unresolved: Vec<BackendRefError>,
     pub(crate) refused_backends: BTreeMap<ObjectName, String>,
-    pub(crate) refused: Vec<Refused>,
+    pub(crate) refused: Vec<RefusedRule>,
 }
 
 impl RouteRule<'_> {
-    pub(crate) fn leads_somewhere(&self) -> bool {
+    pub(crate) fn serves_requests(&self) -> bool {
         let takes =
             |destination: &Destination| destination.weight > 0 && matches!(destination.target, Target::Cluster(_));
         !self.matches.is_empty()
@@ -53,8 +53,8 @@ impl RouteRule<'_> {
 
     /// Whether the rule as a whole cannot be followed, whatever other objects there are.
     pub(crate) fn is_refused(&self) -> bool {
-        let is_unsupported = |bad: &BadReference| bad.reason == UNSUPPORTED_VALUE;
-        !self.refused.is_empty() || (!self.leads_somewhere() && self.unresolved.iter().any(is_unsupported))
+        let is_unsupported = |bad: &BackendRefError| bad.reason == UNSUPPORTED_VALUE;
+        !self.refused.is_empty() || (!self.serves_requests() && self.unresolved.iter().any(is_unsupported))
     }
 
     /// Why none of its requests can have a session. Another control plane may follow what Limpet cannot (`is_judged`).
@@ -91,7 +91,7 @@ pub(crate) enum RuleAction {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct BadReference {
+pub(crate) struct BackendRefError {
     /// One of `ResolvedRefs`, or `UNSUPPORTED_VALUE`.
     pub(crate) reason: &'static str,
     pub(crate) field: String,
@@ -99,8 +99,8 @@ pub(crate) struct BadReference {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refused {
-    pub(crate) problem: Problem,
+pub(crate) struct RefusedRule {
+    pub(crate) problem: FieldProblem,
     /// Whether the rule is dropped. If not, its requests are answered with status 500.
     pub(crate) drops_rule: bool,
 }
@@ -108,19 +108,19 @@ pub(crate) struct Refused {
 pub(super) struct RuleInput<'a> {
     pub(super) field: String,
     pub(super) name: Option<&'a str>,
-    pub(super) matches: Result<Vec<Match>, Problem>,
+    pub(super) matches: Result<Vec<Match>, FieldProblem>,
     /// What is known of matches that cannot be read.
     pub(super) otherwise: Vec<Match>,
     pub(super) filters: &'a [RouteFilter],
     pub(super) backends: &'a [BackendRef],
-    pub(super) timeouts: Result<(Option<Duration>, Option<Duration>), Problem>,
-    pub(super) retry: Result<Option<Retry>, Problem>,
+    pub(super) timeouts: Result<(Option<Duration>, Option<Duration>), FieldProblem>,
+    pub(super) retry: Result<Option<Retry>, FieldProblem>,
     pub(super) inline: Option<&'a SessionPersistence>,
 }
 
 impl RuleInput<'_> {
     /// Fields of this rule that a graph for other control planes does not contain.
-    pub(super) fn left_to_others(&self) -> Vec<String> {
+    pub(super) fn unsupported_fields(&self) -> Vec<String> {
         let filters = self.filters.iter().enumerate().filter_map(|(index, filter)| {
             let name = match filter.kind.as_str() {
                 "RequestMirror" => "requestMirror",
@@ -148,16 +148,16 @@ pub(super) struct RouteInput<'a> {
 
 /// Takes out everything that Envoy may have refused, but the matches if Envoy takes them: their requests must not go to
 /// other rules.
-pub(super) fn quarantine(rule: &mut RouteRule<'_>, serves: InPlace) {
-    let problem = Problem {
+pub(super) fn quarantine(rule: &mut RouteRule<'_>, serves: RouteReplacement) {
+    let problem = FieldProblem {
         field: rule.field.clone(),
         message: "refused by Envoy".to_owned(),
     };
-    refuse(rule, &problem, serves == InPlace::Nothing);
+    refuse(rule, &problem, serves == RouteReplacement::Nothing);
 }
 
 /// Takes out the rule's action, and its matches if `drops_rule`.
-pub(super) fn refuse(rule: &mut RouteRule<'_>, problem: &Problem, drops_rule: bool) {
+pub(super) fn refuse(rule: &mut RouteRule<'_>, problem: &FieldProblem, drops_rule: bool) {
     rule.action = RuleAction::Respond {
         status: 500,
         reason: problem.message.clone(),
@@ -172,15 +172,15 @@ pub(super) fn refuse(rule: &mut RouteRule<'_>, problem: &Problem, drops_rule: bo
     if drops_rule {
         rule.matches.clear();
     }
-    rule.refused.push(Refused {
+    rule.refused.push(RefusedRule {
         problem: problem.clone(),
         drops_rule,
     });
 }
 
-pub(super) fn not_supported(field: &str) -> Problem {
+pub(super) fn not_supported(field: &str) -> FieldProblem {
     let name = field.rsplit('.').next().unwrap_or(field);
-    Problem {
+    FieldProblem {
         field: field.to_owned(),
         message: format!("{name} is not supported"),
     }

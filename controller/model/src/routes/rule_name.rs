@@ -2,18 +2,23 @@
 
 use super::rule::RouteRule;
 use crate::graph::{Match, PathMatch, RuleName, ValueMatch};
-use crate::rule_names::{Rule, RuleNames, Unnamed, assign};
+use crate::rule_names::{RememberedName, RuleIdentity, RuleNames, assign};
 use crate::short_hash::short_hash;
 use limpet_api::{Kind, Meta, ObjectRef};
 
 /// Names rules `<kind>/<namespace>/<route>/<name>`. A rule without a name keeps its remembered one; a new one is called
 /// by a hash of its matches, in any order. Returns what to remember of the route.
-pub(super) fn name_rules(kind: Kind, meta: &Meta, rules: &mut [RouteRule<'_>], former: &RuleNames) -> Vec<Unnamed> {
+pub(super) fn name_rules(
+    kind: Kind,
+    meta: &Meta,
+    rules: &mut [RouteRule<'_>],
+    former: &RuleNames,
+) -> Vec<RememberedName> {
     let name = meta.object_name();
     let route = ObjectRef { kind, name }.key();
-    let read: Vec<Rule<'_>> = rules
+    let read: Vec<RuleIdentity<'_>> = rules
         .iter()
-        .map(|rule| Rule {
+        .map(|rule| RuleIdentity {
             own_name: rule.own_name,
             matches: hash(&rule.matches),
         })

@@ -6,16 +6,16 @@ use serde::Serialize;
 
 use super::Attachment;
 use super::rule::{RouteRule, RuleAction};
-use crate::problem::Problem;
+use crate::field_problem::FieldProblem;
 
 /// JSON is about as large as Envoy's routes: 128 matches of 2 KiB each, for 16 hosts.
 const MOST_BYTES: usize = 4 << 20;
 
-pub(super) fn problem(rules: &[RouteRule<'_>], attachments: &[Attachment]) -> Option<Problem> {
+pub(super) fn problem(rules: &[RouteRule<'_>], attachments: &[Attachment]) -> Option<FieldProblem> {
     let copies: usize = attachments.iter().map(|attachment| attachment.hostnames.len()).sum();
     let bytes = rules.iter().map(of_rule).fold(0, usize::saturating_add);
     let bytes = bytes.saturating_mul(copies);
-    (bytes > MOST_BYTES).then(|| Problem {
+    (bytes > MOST_BYTES).then(|| FieldProblem {
         field: "spec.rules".to_owned(),
         message: format!(
             "expected at most {MOST_BYTES} bytes of routes with one for each match, host and listener, found {bytes}: \
@@ -46,14 +46,14 @@ fn of_rule(rule: &RouteRule<'_>) -> usize {
 }
 
 fn bytes(value: impl Serialize) -> usize {
-    let mut counted = Counter(0);
+    let mut counted = ByteCounter(0);
     let _ = serde_json::to_writer(&mut counted, &value);
     counted.0
 }
 
-struct Counter(usize);
+struct ByteCounter(usize);
 
-impl io::Write for Counter {
+impl io::Write for ByteCounter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0 = self.0.saturating_add(bytes.len());
         Ok(bytes.len())

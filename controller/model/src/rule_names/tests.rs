@@ -3,10 +3,10 @@ use proptest::prelude::*;
 use super::*;
 
 /// A rule is called by the text before the colon, and matches the one after it: `cart:a`, `:b`.
-fn rules(text: &str) -> Vec<Rule<'_>> {
+fn rules(text: &str) -> Vec<RuleIdentity<'_>> {
     let rule = |text| {
         let (name, matches): (&str, &str) = str::split_once(text, ':').unwrap();
-        Rule {
+        RuleIdentity {
             own_name: (!name.is_empty()).then_some(name),
             matches: short_hash(matches.as_bytes()),
         }

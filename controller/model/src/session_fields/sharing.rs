@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::values::{Wrong, yaml};
+use super::values::{ValueError, yaml};
 
 /// The longest name of a scope, as for a label.
 const MAX_NAME: usize = 63;
@@ -26,7 +26,7 @@ struct Named {
     name: ScopeName,
 }
 
-pub(crate) fn scope(text: &str) -> Result<SessionScope, Wrong> {
+pub(crate) fn scope(text: &str) -> Result<SessionScope, ValueError> {
     match text {
         "rule" => Ok(SessionScope::Rule),
         "service" => Ok(SessionScope::Service),

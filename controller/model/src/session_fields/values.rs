@@ -11,7 +11,7 @@ const NONE: &str = "none";
 const MAX_YAML: usize = 4096;
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Values {
+pub(crate) enum FieldValues {
     /// One of these words.
     Words(&'static [&'static str]),
     /// Values that the text describes, with at least two valid examples for the tests.
@@ -21,14 +21,14 @@ pub(crate) enum Values {
     Yaml(&'static str, &'static [&'static str]),
 }
 
-pub(super) const FLAG: Values = Values::Words(&["true", "false"]);
-pub(super) const DURATION: Values = Values::Like("a duration like 30m, 1h30m or 500ms", &["1h30m", "2s"]);
+pub(super) const FLAG: FieldValues = FieldValues::Words(&["true", "false"]);
+pub(super) const DURATION: FieldValues = FieldValues::Like("a duration like 30m, 1h30m or 500ms", &["1h30m", "2s"]);
 
-pub(super) const fn or_none(examples: &'static [&'static str]) -> Values {
-    Values::Yaml(NONE, examples)
+pub(super) const fn or_none(examples: &'static [&'static str]) -> FieldValues {
+    FieldValues::Yaml(NONE, examples)
 }
 
-impl Values {
+impl FieldValues {
     pub(crate) fn expected(self) -> String {
         match self {
             Self::Like(text, _) => text.to_owned(),
@@ -60,9 +60,9 @@ impl Values {
 
 /// A field that can also say that there is nothing, whatever others say.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OrNone<T>(pub Option<T>);
+pub struct ValueOrNone<T>(pub Option<T>);
 
-impl<T: Serialize> Serialize for OrNone<T> {
+impl<T: Serialize> Serialize for ValueOrNone<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
             Some(value) => value.serialize(serializer),
@@ -71,7 +71,7 @@ impl<T: Serialize> Serialize for OrNone<T> {
     }
 }
 
-impl<'de, T: DeserializeOwned> Deserialize<'de> for OrNone<T> {
+impl<'de, T: DeserializeOwned> Deserialize<'de> for ValueOrNone<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(deserializer)?;
         if value == NONE {
@@ -82,22 +82,22 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for OrNone<T> {
 }
 
 /// A problem of a text, beyond that it is not what was expected.
-pub(super) type Wrong = Option<String>;
+pub(super) type ValueError = Option<String>;
 
 /// Reads a word or flag as the filter's configuration does.
-pub(super) fn word<T: DeserializeOwned>(text: &str) -> Result<T, Wrong> {
+pub(super) fn word<T: DeserializeOwned>(text: &str) -> Result<T, ValueError> {
     let flag = text.parse().map(Value::Bool);
     let value = flag.unwrap_or_else(|_| Value::String(text.to_owned()));
     serde_json::from_value(value).map_err(|_| None)
 }
 
-pub(super) fn status(text: &str) -> Result<u16, Wrong> {
+pub(super) fn status(text: &str) -> Result<u16, ValueError> {
     let is_number = text.bytes().all(|b| b.is_ascii_digit());
     let status = text.parse().ok().filter(|_| is_number);
     status.filter(|status| (400..=599).contains(status)).ok_or(None)
 }
 
-pub(super) fn non_empty(text: &str) -> Result<String, Wrong> {
+pub(super) fn non_empty(text: &str) -> Result<String, ValueError> {
     if text.is_empty() {
         return Err(None);
     }
@@ -105,7 +105,7 @@ pub(super) fn non_empty(text: &str) -> Result<String, Wrong> {
 }
 
 /// Reads a field as the filter's configuration has it.
-pub(super) fn yaml<T: DeserializeOwned>(text: &str) -> Result<T, Wrong> {
+pub(super) fn yaml<T: DeserializeOwned>(text: &str) -> Result<T, ValueError> {
     let length = text.len();
     if length > MAX_YAML {
         return Err(Some(format!("{length} bytes, expected at most {MAX_YAML}")));
@@ -141,9 +141,9 @@ fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
     })
 }
 
-pub(super) fn yaml_or_none<T: DeserializeOwned>(text: &str) -> Result<OrNone<T>, Wrong> {
+pub(super) fn yaml_or_none<T: DeserializeOwned>(text: &str) -> Result<ValueOrNone<T>, ValueError> {
     if text == NONE {
-        return Ok(OrNone(None));
+        return Ok(ValueOrNone(None));
     }
-    yaml(text).map(|value| OrNone(Some(value)))
+    yaml(text).map(|value| ValueOrNone(Some(value)))
 }

@@ -15,7 +15,7 @@ pub(super) struct Affinities(BTreeMap<ObjectName, Duration>);
 impl Affinities {
     /// Reads the Services of these rules. Another control plane serves them in its own ways.
     pub(super) fn read(objects: &Objects, settings: &Settings, rules: &[RuleFacts<'_>]) -> Self {
-        if !settings.judges() {
+        if !settings.serves() {
             return Self::default();
         }
         let names: BTreeSet<&ObjectName> = rules.iter().flat_map(services).collect();
@@ -27,7 +27,7 @@ impl Affinities {
         services(rule).any(|name| self.0.contains_key(name))
     }
 
-    pub(super) fn of(&self, service: &ObjectName) -> Option<Duration> {
+    pub(super) fn timeout(&self, service: &ObjectName) -> Option<Duration> {
         self.0.get(service).copied()
     }
 }

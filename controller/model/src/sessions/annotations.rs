@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::fault::Fault;
+use super::field_error::SessionFieldError;
 use crate::remembered_sessions::session_annotations;
-use crate::session_fields::{Of, SessionField, SessionFields, quoted};
+use crate::session_fields::{FieldTarget, SessionField, SessionFields, quoted};
 
 /// Ignores annotations without our prefix.
 ///
 /// # Errors
 /// Each annotation that is unknown or has an invalid value.
-pub(super) fn read(annotations: &BTreeMap<String, String>) -> Result<SessionFields, Vec<Fault>> {
+pub(super) fn read(annotations: &BTreeMap<String, String>) -> Result<SessionFields, Vec<SessionFieldError>> {
     read_except(annotations, |_| false)
 }
 
@@ -18,11 +18,11 @@ pub(super) fn read(annotations: &BTreeMap<String, String>) -> Result<SessionFiel
 pub(super) fn read_without_rules(
     annotations: &BTreeMap<String, String>,
     message: &str,
-) -> Result<SessionFields, Vec<Fault>> {
+) -> Result<SessionFields, Vec<SessionFieldError>> {
     let fields = read(annotations)?;
-    let of_rules = fields.set_of(|of| of == Of::Rules);
-    let faults: Vec<Fault> = of_rules
-        .map(|field| Fault::annotation(&field.annotation(), message))
+    let of_rules = fields.set_of(|of| of == FieldTarget::Rules);
+    let faults: Vec<SessionFieldError> = of_rules
+        .map(|field| SessionFieldError::annotation(&field.annotation(), message))
         .collect();
     if faults.is_empty() { Ok(fields) } else { Err(faults) }
 }
@@ -31,7 +31,7 @@ pub(super) fn read_without_rules(
 pub(super) fn read_except(
     annotations: &BTreeMap<String, String>,
     is_read: impl Fn(&str) -> bool,
-) -> Result<SessionFields, Vec<Fault>> {
+) -> Result<SessionFields, Vec<SessionFieldError>> {
     let mut fields = SessionFields::default();
     let mut faults = Vec::new();
     let ours = session_annotations(annotations).filter(|(name, _)| !is_read(name));
@@ -43,7 +43,7 @@ pub(super) fn read_except(
         };
         let field = SessionField::of_annotation(name).ok_or_else(unknown);
         let read = field.and_then(|field| field.read(&mut fields, value));
-        faults.extend(read.err().map(|message| Fault::annotation(name, message)));
+        faults.extend(read.err().map(|message| SessionFieldError::annotation(name, message)));
     }
     if faults.is_empty() { Ok(fields) } else { Err(faults) }
 }
@@ -67,7 +67,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::sessions::fault::PREFIX;
+    use crate::sessions::field_error::PREFIX;
     use limpet_core::config::schema::PolicyConfig;
 
     fn of(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -133,7 +133,7 @@ mod tests {
                     let is_set = |config: &&str| set.iter().any(|set| is_named(set, config));
                     assert!(field.config.iter().all(is_set), "{name}: {set:?}");
                     let of_cookies = set.iter().all(|set| set.starts_with("cookie."));
-                    assert_eq!(field.of == Of::Cookie, of_cookies, "{name}: {set:?}");
+                    assert_eq!(field.of == FieldTarget::Cookie, of_cookies, "{name}: {set:?}");
                 }
             }
         }
@@ -249,7 +249,11 @@ mod tests {
             ("sameSite", "Lax", &format!("{unknown}, found \"Lax\"")),
         ] {
             let faults = read(&of(&[(&format!("{PREFIX}{name}"), value)]));
-            assert_eq!(faults, Err(vec![Fault::annotation(name, message)]), "{name}: {value}");
+            assert_eq!(
+                faults,
+                Err(vec![SessionFieldError::annotation(name, message)]),
+                "{name}: {value}"
+            );
         }
     }
 
@@ -288,9 +292,9 @@ mod tests {
             };
             let [one, other] = [one, other].map(|value| read(&of(&[(&format!("{PREFIX}{name}"), value)])).unwrap());
             assert_ne!(one, other, "{name}");
-            assert_eq!(one.over(&other), one, "{name}");
-            assert_eq!(SessionFields::default().over(&other), other, "{name}");
-            assert_eq!(one.over(&SessionFields::default()), one, "{name}");
+            assert_eq!(one.merged_over(&other), one, "{name}");
+            assert_eq!(SessionFields::default().merged_over(&other), other, "{name}");
+            assert_eq!(one.merged_over(&SessionFields::default()), one, "{name}");
         }
     }
 

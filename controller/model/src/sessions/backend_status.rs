@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::UsedBackend;
-use super::backends::{Backends, Own, content, x_backends};
+use super::backends::{BackendPersistence, SessionBackends, content, x_backends};
 use super::domains::{EXPECTED, foreign_domain};
 use super::names_in_use::NamesInUse;
-use super::policy::Draft;
+use super::policy::PolicyDraft;
 use super::policy_status::{keep_oldest, rule_name};
-use super::rules::{RuleChoice, Source};
+use super::rules::{RuleChoice, SessionSource};
 use super::schemes;
 use super::status::{Remarks, ancestor, invalid, report};
 use crate::reports::{Condition, PolicyReport};
-use crate::unread::no_effect;
+use crate::unknown_fields::no_effect;
 use crate::{Objects, Settings};
 use limpet_api::{Kind, ObjectName, ObjectRef};
 
@@ -22,7 +22,7 @@ const MAX_ANCESTORS: usize = 32;
 /// Reports on all `XBackend`s that rules lead to.
 pub(super) fn reports(
     objects: &Objects,
-    backends: &Backends,
+    backends: &SessionBackends,
     used: &BTreeMap<&ObjectName, UsedBackend<'_>>,
     names_in_use: &NamesInUse<'_>,
     chosen: &[RuleChoice<'_>],
@@ -38,11 +38,11 @@ pub(super) fn reports(
     }
     let report = |(name, leading): (&ObjectName, Vec<_>)| {
         let draft = used.get(name).map(UsedBackend::draft);
-        let is_plain = draft.as_ref().is_some_and(Draft::is_plain_for_http);
-        let cookie = draft.as_ref().and_then(Draft::named_cookie);
+        let is_plain = draft.as_ref().is_some_and(PolicyDraft::is_plain_for_http);
+        let cookie = draft.as_ref().and_then(PolicyDraft::named_cookie);
         let remarks = [
             is_plain.then(|| schemes::NOT_SECURE.to_owned()),
-            cookie.and_then(|cookie| names_in_use.note_on_backend(name, cookie)),
+            cookie.and_then(|cookie| names_in_use.backend_warning(name, cookie)),
         ];
         Some((name.clone(), one(objects, backends, name, &remarks, &leading)?))
     };
@@ -84,7 +84,7 @@ fn has_ancestors(report: Option<&PolicyReport>) -> bool {
 /// `remarks`: on its cookie.
 fn one(
     objects: &Objects,
-    backends: &Backends,
+    backends: &SessionBackends,
     name: &ObjectName,
     remarks: &[Option<String>],
     leading: &[&RuleChoice<'_>],
@@ -104,7 +104,7 @@ fn one(
 }
 
 fn conditions<'p>(
-    backends: &Backends,
+    backends: &SessionBackends,
     name: &ObjectName,
     remarks: &[Option<String>],
     unread: &[String],
@@ -120,10 +120,17 @@ fn conditions<'p>(
     }
     let mut about = Remarks::default();
     let (mut count, mut conflicts) = (0, 0);
-    if let Some(Own { draft, overruled, .. }) = backends.own(name) {
-        overruled.iter().cloned().for_each(|why| about.say(why));
-        draft.former_note().into_iter().for_each(|note| about.say(note));
-        remarks.iter().flatten().cloned().for_each(|remark| about.say(remark));
+    if let Some(BackendPersistence { draft, overruled, .. }) = backends.own(name) {
+        overruled.iter().cloned().for_each(|why| about.add_sentence(why));
+        draft
+            .former_note()
+            .into_iter()
+            .for_each(|note| about.add_sentence(note));
+        remarks
+            .iter()
+            .flatten()
+            .cloned()
+            .for_each(|remark| about.add_sentence(remark));
         for rule in leading {
             let facts = rule.facts;
             count += 1;
@@ -148,15 +155,15 @@ fn conditions<'p>(
     vec![Condition::holds("Accepted", "Accepted", no_effect(&message, unread))]
 }
 
-fn why_without(backends: &Backends, name: &ObjectName, rule: &RuleChoice<'_>) -> Option<String> {
+fn why_without(backends: &SessionBackends, name: &ObjectName, rule: &RuleChoice<'_>) -> Option<String> {
     let why = match rule.source {
-        Source::Inline => "sessionPersistence of the rule takes precedence over the backend's on",
+        SessionSource::Inline => "sessionPersistence of the rule takes precedence over the backend's on",
         _ if rule.sessionless().is_some() => "there are no sessions, because the rule cannot be followed, on",
-        Source::Destinations if !rule.is_refused => return None,
-        Source::Kept(first) if !rule.is_refused && first == name => {
+        SessionSource::Destinations if !rule.is_refused => return None,
+        SessionSource::Kept(first) if !rule.is_refused && first == name => {
             "session.limpet.dev/split is keep, so its sessions are for all backends of"
         }
-        Source::Kept(first) if !rule.is_refused => {
+        SessionSource::Kept(first) if !rule.is_refused => {
             return Some(format!(
                 "session.limpet.dev/split is keep, so the sessions of XBackend {first} apply on"
             ));
@@ -164,17 +171,19 @@ fn why_without(backends: &Backends, name: &ObjectName, rule: &RuleChoice<'_>) ->
         _ if has_one_name(backends, name, rule) => {
             "spec.sessionPersistence: expected a name that no other backend of the rule has; there are no sessions on"
         }
-        Source::None | Source::Policy(_) | Source::Destinations | Source::Kept(_) | Source::Affinity => {
-            "there are no sessions, because the route cannot be followed, on"
-        }
+        SessionSource::None
+        | SessionSource::Policy(_)
+        | SessionSource::Destinations
+        | SessionSource::Kept(_)
+        | SessionSource::Affinity => "there are no sessions, because the route cannot be followed, on",
     };
     Some(why.to_owned())
 }
 
-fn has_one_name(backends: &Backends, name: &ObjectName, rule: &RuleChoice<'_>) -> bool {
+fn has_one_name(backends: &SessionBackends, name: &ObjectName, rule: &RuleChoice<'_>) -> bool {
     let is_it = || {
         let two = backends.with_one_name(rule.facts);
         two.is_some_and(|(one, other)| one == name || other == name)
     };
-    matches!(rule.source, Source::Destinations) && rule.is_refused && rule.sessionless().is_none() && is_it()
+    matches!(rule.source, SessionSource::Destinations) && rule.is_refused && rule.sessionless().is_none() && is_it()
 }

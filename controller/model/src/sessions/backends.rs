@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::annotations;
 use super::facts::RuleFacts;
-use super::fault::Fault;
+use super::field_error::SessionFieldError;
 use super::persistence::{self, Dialect, Persistence};
-use super::policy::{Draft, Parts};
+use super::policy::{PolicyDraft, PolicyInputs};
 use super::renamed::FormerSessions;
+use crate::field_problem::FieldProblem;
 use crate::objects::RuleBackend;
-use crate::problem::Problem;
 use crate::remembered_sessions::SessionSettings;
 use crate::{Objects, Settings};
 use limpet_api::{Kind, ObjectName, ObjectRef};
@@ -19,20 +19,20 @@ const OF_RULES: &str = "expected on the route, or in the controller's sessionDef
 
 /// The `XBackend`s that rules lead to, and which of them ask for sessions, valid or not.
 #[derive(Debug, Default)]
-pub(super) struct Backends(
-    pub(super) BTreeMap<ObjectName, Result<Option<Own>, Vec<Problem>>>,
+pub(super) struct SessionBackends(
+    pub(super) BTreeMap<ObjectName, Result<Option<BackendPersistence>, Vec<FieldProblem>>>,
     BTreeSet<ObjectName>,
 );
 
 #[derive(Debug)]
-pub(super) struct Own {
+pub(super) struct BackendPersistence {
     pub(super) persistence: Persistence,
-    pub(super) draft: Draft,
+    pub(super) draft: PolicyDraft,
     /// Annotations that have no effect.
     pub(super) overruled: Vec<String>,
 }
 
-impl Backends {
+impl SessionBackends {
     pub(super) fn read(objects: &Objects, settings: &Settings, rules: &[RuleFacts<'_>]) -> Self {
         let names: BTreeSet<&ObjectName> = rules.iter().flat_map(x_backends).collect();
         let read = |name: &&ObjectName| (ObjectName::clone(name), content(name, objects, settings));
@@ -46,19 +46,19 @@ impl Backends {
 
     /// Whether the backend asks for sessions, valid or not. A mistake in it does not make the rule's sessions count
     /// instead.
-    pub(super) fn asks(&self, name: &ObjectName) -> bool {
+    pub(super) fn requests_sessions(&self, name: &ObjectName) -> bool {
         self.1.contains(name)
     }
 
-    pub(super) fn any_asks(&self, rule: &RuleFacts<'_>) -> bool {
-        x_backends(rule).any(|name| self.asks(name))
+    pub(super) fn any_requests_sessions(&self, rule: &RuleFacts<'_>) -> bool {
+        x_backends(rule).any(|name| self.requests_sessions(name))
     }
 
-    pub(super) fn own(&self, name: &ObjectName) -> Option<&Own> {
+    pub(super) fn own(&self, name: &ObjectName) -> Option<&BackendPersistence> {
         self.0.get(name)?.as_ref().ok()?.as_ref()
     }
 
-    pub(super) fn draft(&self, name: &ObjectName) -> Option<&Draft> {
+    pub(super) fn draft(&self, name: &ObjectName) -> Option<&PolicyDraft> {
         self.own(name).map(|own| &own.draft)
     }
 
@@ -97,7 +97,7 @@ pub(super) fn x_backends<'r>(rule: &'r RuleFacts<'_>) -> impl Iterator<Item = &'
 }
 
 /// The explicit name of the session, by which a client tells sessions apart. Case does not matter for headers.
-fn key(draft: &Draft) -> Option<String> {
+fn key(draft: &PolicyDraft) -> Option<String> {
     let PolicyConfig {
         cookie, header, query, ..
     } = &draft.config;
@@ -109,11 +109,16 @@ fn key(draft: &Draft) -> Option<String> {
     }
 }
 
-pub(super) fn content(name: &ObjectName, objects: &Objects, settings: &Settings) -> Result<Option<Own>, Vec<Problem>> {
+pub(super) fn content(
+    name: &ObjectName,
+    objects: &Objects,
+    settings: &Settings,
+) -> Result<Option<BackendPersistence>, Vec<FieldProblem>> {
     let Some(object) = objects.backends.get(name) else {
         return Ok(None);
     };
-    let below = |faults: Vec<Fault>| faults.into_iter().map(|fault| fault.below("spec")).collect::<Vec<_>>();
+    let below =
+        |faults: Vec<SessionFieldError>| faults.into_iter().map(|fault| fault.below("spec")).collect::<Vec<_>>();
     let overrides = annotations::read_without_rules(&object.meta.annotations, OF_RULES);
     let Some(persistence) = &object.spec.session_persistence else {
         return overrides.map(|_| None).map_err(below);
@@ -124,23 +129,25 @@ pub(super) fn content(name: &ObjectName, objects: &Objects, settings: &Settings)
             "remove it with type {}: only an EndpointSelector has sessions",
             object.spec.kind
         );
-        problems.extend(below(vec![Fault::persistence("", message)]));
+        problems.extend(below(vec![SessionFieldError::persistence("", message)]));
     }
     let persistence = persistence::read(persistence, Dialect::Union);
     let own = match (persistence, overrides) {
         (Ok(persistence), Ok(overrides)) => {
-            let parts = Parts::new(&persistence, &overrides, settings);
+            let parts = PolicyInputs::new(&persistence, &overrides, settings);
             let of = ObjectRef {
                 kind: Kind::XBackend,
                 name: name.clone(),
             };
             let said = || SessionSettings::of_backend(object);
             let former = FormerSessions::read(objects.memory.sessions.former(&of, &object.meta, said));
-            parts.draft_after(parts.former(&former)).map(|draft| Own {
-                draft,
-                overruled: persistence.overruled(&overrides, "spec", ""),
-                persistence,
-            })
+            parts
+                .draft_after(parts.former(&former))
+                .map(|draft| BackendPersistence {
+                    draft,
+                    overruled: persistence.overruled(&overrides, "spec", ""),
+                    persistence,
+                })
         }
         (persistence, overrides) => Err([persistence.err(), overrides.err()]
             .into_iter()

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::annotations;
-use super::fault::{Fault, ObjectField};
-use super::persistence::{Carrier, Persistence, Shape};
-use super::policy::{Draft, Parts};
+use super::field_error::{ObjectField, SessionFieldError};
+use super::persistence::{Persistence, PersistenceType, Shape};
+use super::policy::{PolicyDraft, PolicyInputs};
 use crate::SessionLimits;
 use crate::explanation::{Contender, FieldOrigin};
-use crate::session_fields::{Holder, SessionFields};
+use crate::session_fields::{SessionCarrier, SessionFields};
 use limpet_core::carrier::cookie_domain;
 use limpet_core::config::schema::CookieConfig;
 
@@ -32,7 +32,7 @@ pub(crate) trait ForeignRule: fmt::Debug {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ByCookie<'a> {
+pub(crate) struct CookieSessionInputs<'a> {
     pub(crate) name: &'a str,
     pub(crate) overrides: &'a SessionFields,
     /// Used where annotations say nothing.
@@ -42,9 +42,9 @@ pub(crate) struct ByCookie<'a> {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct CookieSessions(pub(super) Draft);
+pub(crate) struct CookieSessions(pub(super) PolicyDraft);
 
-impl ByCookie<'_> {
+impl CookieSessionInputs<'_> {
     /// `field`: what gives the cookie its name; `matched`: what gives it the path of the route.
     ///
     /// # Errors
@@ -53,12 +53,12 @@ impl ByCookie<'_> {
         let is_of_route = self.overrides.path == Some(crate::CookiePath::Route);
         let persistence = |name: Option<&str>| Persistence {
             shape: Shape::Foreign,
-            carrier: Carrier::Cookie,
+            carrier: PersistenceType::Cookie,
             name: name.map(str::to_owned),
             fields: SessionFields::default(),
         };
         let named = persistence(Some(self.name));
-        let parts = Parts {
+        let parts = PolicyInputs {
             persistence: &named,
             overrides: self.overrides,
             of_route: None,
@@ -68,8 +68,8 @@ impl ByCookie<'_> {
         };
         // A query has its own name.
         let unnamed = persistence(None);
-        let parts = if parts.holder() == Holder::Query {
-            Parts {
+        let parts = if parts.holder() == SessionCarrier::Query {
+            PolicyInputs {
                 persistence: &unnamed,
                 ..parts
             }
@@ -99,7 +99,7 @@ impl CookieSessions {
     }
 }
 
-fn told(faults: Vec<Fault>, field: &str, matched: &str) -> String {
+fn told(faults: Vec<SessionFieldError>, field: &str, matched: &str) -> String {
     let told = faults.into_iter().map(|fault| match fault.place {
         ObjectField::Persistence(below) => {
             format!(

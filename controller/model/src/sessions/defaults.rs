@@ -1,11 +1,11 @@
 //! Checks `sessionDefaults`.
 
 use super::annotations::camel_case;
-use super::fault::{Fault, ObjectField};
+use super::field_error::{ObjectField, SessionFieldError};
 use super::persistence::{self, Dialect};
-use super::policy::Parts;
+use super::policy::PolicyInputs;
 use crate::SessionLimits;
-use crate::session_fields::{OrNone, SessionFields};
+use crate::session_fields::{SessionFields, ValueOrNone};
 use limpet_api::SessionPersistence;
 use limpet_core::config::schema::CookieModeConfig;
 
@@ -18,7 +18,7 @@ pub fn check(defaults: &SessionFields, limits: SessionLimits) -> Result<(), Stri
     if defaults.in_place_of_cookie().is_some() && !is_own {
         return Err("sessionDefaults.mode: expected insert, or none, with query or source".to_owned());
     }
-    if let (Some(OrNone(Some(_))), Some(OrNone(Some(_)))) = (&defaults.query, &defaults.source) {
+    if let (Some(ValueOrNone(Some(_))), Some(ValueOrNone(Some(_)))) = (&defaults.query, &defaults.source) {
         return Err("sessionDefaults.source: remove it with query".to_owned());
     }
     let named = SessionPersistence {
@@ -26,7 +26,7 @@ pub fn check(defaults: &SessionFields, limits: SessionLimits) -> Result<(), Stri
         ..SessionPersistence::default()
     };
     let draft = persistence::read(&named, Dialect::Named).and_then(|persistence| {
-        let parts = Parts {
+        let parts = PolicyInputs {
             persistence: &persistence,
             overrides: &SessionFields::default(),
             of_route: None,
@@ -36,7 +36,7 @@ pub fn check(defaults: &SessionFields, limits: SessionLimits) -> Result<(), Stri
         };
         parts.draft()
     });
-    let message = |fault: &Fault| format!("sessionDefaults.{}: {}", field(&fault.place), fault.message);
+    let message = |fault: &SessionFieldError| format!("sessionDefaults.{}: {}", field(&fault.place), fault.message);
     draft
         .map(drop)
         .map_err(|faults| faults.iter().map(message).collect::<Vec<_>>().join("; "))

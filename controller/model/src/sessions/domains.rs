@@ -1,10 +1,10 @@
 //! Rules whose cookie has a `Domain` that browsers do not accept from any of the rule's hosts.
 
 use super::facts::RuleFacts;
-use super::origins::Part;
-use super::policy::Draft;
-use super::rules::{Outcome, RuleChoice, Source};
-use crate::problem::Problem;
+use super::origins::FieldSource;
+use super::policy::PolicyDraft;
+use super::rules::{PolicyOutcome, RuleChoice, SessionSource};
+use crate::field_problem::FieldProblem;
 use limpet_core::carrier::cookie_domain;
 
 /// Wherever the domain comes from.
@@ -15,7 +15,7 @@ pub(super) const EXPECTED: &str = "session.limpet.dev/domain, or domain of the c
 const MAX_LISTED: usize = 4;
 
 /// The domain of the cookie, if no host of the rule is in it. A rule without hosts is not served yet.
-pub(super) fn foreign_domain<'d>(draft: &'d Draft, rule: &RuleFacts<'_>) -> Option<&'d str> {
+pub(super) fn foreign_domain<'d>(draft: &'d PolicyDraft, rule: &RuleFacts<'_>) -> Option<&'d str> {
     let domain = draft.config.domain()?;
     let mut hosts = rule.hosts.iter();
     let is_foreign = !hosts.any(|host| cookie_domain::may_come_from(domain, &host.to_string()));
@@ -31,20 +31,20 @@ pub(super) fn refuse_foreign(chosen: &mut [RuleChoice<'_>]) {
             continue;
         };
         rule.is_routes_fault = match rule.source {
-            Source::Policy(_) => part == Some(Part::Route),
-            _ => part == Some(Part::Annotations),
+            SessionSource::Policy(_) => part == Some(FieldSource::Route),
+            _ => part == Some(FieldSource::Annotations),
         };
         rule.draft = None;
         rule.each.clear();
         rule.is_refused = true;
-        rule.problems.push(Problem {
+        rule.problems.push(FieldProblem {
             field: rule.facts.field.clone(),
             message,
         });
-        if let Source::Policy(owner) = rule.source {
-            let is_policys_fault = part == Some(Part::Annotations);
+        if let SessionSource::Policy(owner) = rule.source {
+            let is_policys_fault = part == Some(FieldSource::Annotations);
             rule.outcomes
-                .insert(owner.policy, Outcome::ForeignDomain { is_policys_fault });
+                .insert(owner.policy, PolicyOutcome::ForeignDomain { is_policys_fault });
         }
     }
 }

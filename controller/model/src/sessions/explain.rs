@@ -9,27 +9,27 @@ use super::annotations::camel_case;
 use super::backends::x_backends;
 use super::by_cookie::ForeignRule;
 use super::facts::{RuleFacts, Sessionless, services};
-use super::fault::PREFIX;
+use super::field_error::PREFIX;
 use super::former::{KEPT_NAME, LIFETIME, NAME, RestoredFrom};
 use super::objects::{PolicyObject, ValidPolicy};
-use super::origins::{Origins, Part};
+use super::origins::{FieldSource, Origins};
 use super::persistence::{self, Dialect, Persistence, Shape};
-use super::policy::Draft;
-use super::policy_status::{lost_targets, words};
-use super::rules::{Chooser, Outcome, RuleChoice, Source};
+use super::policy::PolicyDraft;
+use super::policy_status::{lost_targets, message};
+use super::rules::{PolicyOutcome, RuleChoice, SessionChooser, SessionSource};
 use super::{RuleSession, UsedBackend};
 use crate::StandIn;
 use crate::explanation::{Contender, FieldExplanation, FieldOrigin, PathExplanation, SessionExplanation};
+use crate::field_problem::joined;
 use crate::graph::{Session, SessionUse};
 use crate::objects::RuleBackend;
-use crate::problem::joined;
-use crate::session_fields::{Of, SessionField};
+use crate::session_fields::{FieldTarget, SessionField};
 use limpet_api::{Kind, ObjectName, ObjectRef, Text};
 use limpet_core::config::schema::PolicyConfig;
 use limpet_core::time::GatewayDuration;
 
 #[derive(Debug, Default)]
-pub(crate) struct Explained {
+pub(crate) struct ExplainedRule {
     pub(crate) contenders: Vec<Contender>,
     pub(crate) problems: Vec<String>,
     pub(crate) notes: Vec<String>,
@@ -38,15 +38,15 @@ pub(crate) struct Explained {
     pub(crate) of_backends: BTreeMap<RuleBackend, Vec<FieldExplanation>>,
 }
 
-pub(super) struct Explainer<'a> {
-    pub(super) chooser: &'a Chooser<'a>,
+pub(super) struct RuleExplainer<'a> {
+    pub(super) chooser: &'a SessionChooser<'a>,
     /// XBackends whose sessions rules have.
     pub(super) used: &'a BTreeMap<&'a ObjectName, UsedBackend<'a>>,
     pub(super) policies: &'a BTreeMap<Text, PolicyConfig>,
     pub(super) stand_ins: &'a BTreeMap<ObjectRef, StandIn>,
 }
 
-struct Asker<'a> {
+struct SessionRequest<'a> {
     object: String,
     /// The field above `sessionPersistence`.
     parent: &'a str,
@@ -55,25 +55,25 @@ struct Asker<'a> {
     route: &'a ObjectRef,
 }
 
-impl Explainer<'_> {
+impl RuleExplainer<'_> {
     pub(super) fn rules(
         &self,
         route: Option<&ObjectRef>,
         chosen: &[RuleChoice<'_>],
         decided: &[RuleSession],
-    ) -> Vec<Explained> {
+    ) -> Vec<ExplainedRule> {
         let all = chosen.iter().zip(decided);
         let of_route = all.filter(|(rule, _)| Some(&rule.facts.route) == route);
         of_route.map(|(rule, decided)| self.rule(rule, decided)).collect()
     }
 
-    fn rule(&self, rule: &RuleChoice<'_>, decided: &RuleSession) -> Explained {
+    fn rule(&self, rule: &RuleChoice<'_>, decided: &RuleSession) -> ExplainedRule {
         let mut problems: Vec<String> = rule.problems.iter().map(ToString::to_string).collect();
         problems.extend(self.stand_ins.get(&rule.facts.route).map(ToString::to_string));
         if rule.is_refused && problems.is_empty() {
             problems.push("another rule of the route says what is wrong with the route's annotations".to_owned());
         }
-        let session = |used: &Session, draft: &Draft| {
+        let session = |used: &Session, draft: &PolicyDraft| {
             let (Session::Rule(used) | Session::EachDestination(used)) = used else {
                 return None;
             };
@@ -92,7 +92,7 @@ impl Explainer<'_> {
                 session: session(decided.of_path(path), draft)?,
             })
         });
-        Explained {
+        ExplainedRule {
             contenders: self.contenders(rule),
             problems,
             notes: decided.notes.clone(),
@@ -112,30 +112,30 @@ impl Explainer<'_> {
             return foreign.contenders();
         }
         let mut all = vec![of_rule(rule)];
-        let asking = x_backends(facts).filter(|name| self.chooser.backends.asks(name));
+        let asking = x_backends(facts).filter(|name| self.chooser.backends.requests_sessions(name));
         all.extend(asking.map(|name| self.of_x_backend(rule, name)));
         all.extend(rule.outcomes.iter().map(|(policy, outcome)| Contender {
             who: policy.to_string(),
-            counts: *outcome == Outcome::Governs,
+            counts: *outcome == PolicyOutcome::Governs,
             why: self.why_of_policy(facts, policy, *outcome),
         }));
-        let affine = services(facts).filter(|name| self.chooser.affinities.of(name).is_some());
+        let affine = services(facts).filter(|name| self.chooser.affinities.timeout(name).is_some());
         all.extend(affine.map(|name| of_affinity(rule, name)));
         all
     }
 
     fn of_x_backend(&self, rule: &RuleChoice<'_>, name: &ObjectName) -> Contender {
         let (counts, why) = match (rule.source, self.chooser.backends.0.get(name)) {
-            (Source::Destinations | Source::Kept(_), Some(Err(problems))) => {
+            (SessionSource::Destinations | SessionSource::Kept(_), Some(Err(problems))) => {
                 (false, format!("it is refused: {}", joined(problems)))
             }
-            (Source::Destinations | Source::Kept(_), _) if rule.is_without() => (false, refused(rule)),
-            (Source::Destinations, _) => (true, self.of_own(name)),
-            (Source::Kept(first), _) if first == name => (
+            (SessionSource::Destinations | SessionSource::Kept(_), _) if rule.is_without() => (false, refused(rule)),
+            (SessionSource::Destinations, _) => (true, self.of_own(name)),
+            (SessionSource::Kept(first), _) if first == name => (
                 true,
                 "it is the first one, and the rule has its sessions: split is keep".to_owned(),
             ),
-            (Source::Kept(first), _) => (false, format!("split is keep, and {first} is before it")),
+            (SessionSource::Kept(first), _) => (false, format!("split is keep, and {first} is before it")),
             _ => (false, "sessionPersistence of the rule takes precedence".to_owned()),
         };
         Contender {
@@ -145,7 +145,7 @@ impl Explainer<'_> {
         }
     }
 
-    fn why_of_policy(&self, facts: &RuleFacts<'_>, policy: &PolicyObject<'_>, outcome: Outcome<'_>) -> String {
+    fn why_of_policy(&self, facts: &RuleFacts<'_>, policy: &PolicyObject<'_>, outcome: PolicyOutcome<'_>) -> String {
         let why = self.why(facts, policy, outcome);
         match self.stand_ins.get(&policy.name.object_ref()) {
             Some(stand_in) => format!("{why}; {stand_in}"),
@@ -153,17 +153,17 @@ impl Explainer<'_> {
         }
     }
 
-    fn why(&self, facts: &RuleFacts<'_>, policy: &PolicyObject<'_>, outcome: Outcome<'_>) -> String {
+    fn why(&self, facts: &RuleFacts<'_>, policy: &PolicyObject<'_>, outcome: PolicyOutcome<'_>) -> String {
         match (outcome, &policy.content) {
-            (Outcome::Governs, _) => "the oldest one that targets a Service of the rule".to_owned(),
+            (PolicyOutcome::Governs, _) => "the oldest one that targets a Service of the rule".to_owned(),
             (_, Err(problems)) => format!("it is refused: {}", joined(problems)),
             (_, Ok(None)) => "it asks for no sessions".to_owned(),
-            (Outcome::TargetLost, _) => {
+            (PolicyOutcome::TargetLost, _) => {
                 let lost = lost_targets(self.chooser.targets, policy, facts);
                 let lost = lost.map(|(text, service)| format!("{text}: {service}"));
                 lost.collect::<Vec<_>>().join("; ")
             }
-            (outcome, _) => words(policy, outcome).unwrap_or_default(),
+            (outcome, _) => message(policy, outcome).unwrap_or_default(),
         }
     }
 
@@ -182,7 +182,7 @@ impl Explainer<'_> {
         let mut all = BTreeMap::new();
         for name in x_backends(facts) {
             if let (Some(own), Some(used)) = (self.chooser.backends.own(name), self.used.get(name)) {
-                let asker = Asker {
+                let asker = SessionRequest {
                     object: format!("{} {name}", Kind::XBackend),
                     parent: "spec",
                     persistence: &own.persistence,
@@ -196,7 +196,7 @@ impl Explainer<'_> {
             }
         }
         for name in services(facts) {
-            if let Some(timeout) = self.chooser.affinities.of(name) {
+            if let Some(timeout) = self.chooser.affinities.timeout(name) {
                 let fields = affinity_fields(name, timeout.into());
                 all.insert(RuleBackend::Service(name.clone()), fields);
             }
@@ -204,24 +204,29 @@ impl Explainer<'_> {
         all
     }
 
-    fn fields_of_rule(&self, rule: &RuleChoice<'_>, draft: &Draft, config: &PolicyConfig) -> Vec<FieldExplanation> {
+    fn fields_of_rule(
+        &self,
+        rule: &RuleChoice<'_>,
+        draft: &PolicyDraft,
+        config: &PolicyConfig,
+    ) -> Vec<FieldExplanation> {
         let facts = rule.facts;
         if let Some(foreign) = facts.foreign {
             return fields_of_foreign(foreign, &facts.route, draft, config);
         }
         let inline = facts.inline.map(|inline| persistence::read(inline, Dialect::Either));
         let (object, parent, persistence, restored): (String, &str, &Persistence, &[_]) = match (rule.source, &inline) {
-            (Source::Policy(ValidPolicy { policy, content }), _) => {
+            (SessionSource::Policy(ValidPolicy { policy, content }), _) => {
                 (policy.to_string(), "spec", &content.persistence, &content.restored)
             }
-            (Source::Kept(first), _) => match self.chooser.backends.own(first) {
+            (SessionSource::Kept(first), _) => match self.chooser.backends.own(first) {
                 Some(own) => (format!("{} {first}", Kind::XBackend), "spec", &own.persistence, &[]),
                 None => return Vec::new(),
             },
             (_, Some(Ok(persistence))) => (facts.route.to_string(), &facts.field, persistence, &[]),
             _ => return Vec::new(),
         };
-        let asker = Asker {
+        let asker = SessionRequest {
             object,
             parent,
             persistence,
@@ -243,7 +248,7 @@ const RENAMED: FieldOrigin = FieldOrigin::Default {
 };
 
 fn refused(rule: &RuleChoice<'_>) -> String {
-    let why = rule.sessionless().and_then(Sessionless::words);
+    let why = rule.sessionless().and_then(Sessionless::reason);
     format!(
         "it would, but {}",
         why.unwrap_or("the rule's sessions cannot be followed")
@@ -253,7 +258,7 @@ fn refused(rule: &RuleChoice<'_>) -> String {
 fn of_rule(rule: &RuleChoice<'_>) -> Contender {
     let (counts, why) = match (rule.facts.inline, rule.source, &rule.draft) {
         (None, ..) => (false, "it is not set".to_owned()),
-        (Some(_), Source::Inline, Some(_)) => (true, "it takes precedence over everything else".to_owned()),
+        (Some(_), SessionSource::Inline, Some(_)) => (true, "it takes precedence over everything else".to_owned()),
         (Some(_), ..) => (false, refused(rule)),
     };
     Contender {
@@ -266,12 +271,12 @@ fn of_rule(rule: &RuleChoice<'_>) -> Contender {
 fn of_affinity(rule: &RuleChoice<'_>, name: &ObjectName) -> Contender {
     let (counts, why) = match rule.source {
         _ if rule.is_without() => (false, refused(rule)),
-        Source::Affinity => (true, "nothing else asks for sessions".to_owned()),
-        Source::Destinations => (true, "no policy takes precedence at this destination".to_owned()),
-        Source::Inline => (false, "sessionPersistence of the rule takes precedence".to_owned()),
-        Source::Policy(owner) => (false, format!("{} takes precedence", owner.policy)),
-        Source::Kept(first) => (false, format!("{} {first} takes precedence", Kind::XBackend)),
-        Source::None => (false, String::new()),
+        SessionSource::Affinity => (true, "nothing else asks for sessions".to_owned()),
+        SessionSource::Destinations => (true, "no policy takes precedence at this destination".to_owned()),
+        SessionSource::Inline => (false, "sessionPersistence of the rule takes precedence".to_owned()),
+        SessionSource::Policy(owner) => (false, format!("{} takes precedence", owner.policy)),
+        SessionSource::Kept(first) => (false, format!("{} {first} takes precedence", Kind::XBackend)),
+        SessionSource::None => (false, String::new()),
     };
     Contender {
         who: format!("{} {name}, sessionAffinity", Kind::Service),
@@ -301,7 +306,7 @@ fn fields(
     origins: &Origins,
     config: &PolicyConfig,
     name: impl Fn(&str) -> FieldOrigin,
-    origin: impl Fn(&SessionField, Part) -> FieldOrigin,
+    origin: impl Fn(&SessionField, FieldSource) -> FieldOrigin,
 ) -> Vec<FieldExplanation> {
     // Every policy can be written as JSON.
     let written = serde_json::to_value(config).unwrap_or_default();
@@ -344,7 +349,7 @@ fn fields(
 fn fields_of_foreign(
     rule: &dyn ForeignRule,
     object: &ObjectRef,
-    draft: &Draft,
+    draft: &PolicyDraft,
     config: &PolicyConfig,
 ) -> Vec<FieldExplanation> {
     let of_name = |carrier: &str| match carrier {
@@ -354,9 +359,9 @@ fn fields_of_foreign(
     fields(&draft.origins, config, of_name, |entry, part| {
         let name = entry.annotation();
         match part {
-            Part::Defaults => rule.from(&name).unwrap_or_else(|| controllers(&name)),
-            Part::Shape => FieldOrigin::Filter,
-            Part::Schemes => OVER_HTTP_TOO,
+            FieldSource::Defaults => rule.from(&name).unwrap_or_else(|| controllers(&name)),
+            FieldSource::Shape => FieldOrigin::Filter,
+            FieldSource::Schemes => OVER_HTTP_TOO,
             _ => annotation(object, &name),
         }
     })
@@ -368,22 +373,25 @@ fn controllers(annotation: &str) -> FieldOrigin {
     }
 }
 
-impl Asker<'_> {
+impl SessionRequest<'_> {
     fn fields(&self, origins: &Origins, config: &PolicyConfig) -> Vec<FieldExplanation> {
         let of_name = |carrier: &str| self.name(carrier);
         fields(origins, config, of_name, |entry, part| self.origin(entry, part))
     }
 
-    fn of_rules(&self, rule: &RuleChoice<'_>, draft: &Draft) -> Vec<FieldExplanation> {
+    fn of_rules(&self, rule: &RuleChoice<'_>, draft: &PolicyDraft) -> Vec<FieldExplanation> {
         let is_split = rule.facts.clusters.len() > 1;
-        let of_rules = draft.origins.fields().filter(|(entry, _)| entry.of == Of::Rules);
+        let of_rules = draft
+            .origins
+            .fields()
+            .filter(|(entry, _)| entry.of == FieldTarget::Rules);
         let told = of_rules.filter_map(|(entry, part)| {
             let field = entry.annotation();
             let value = match field.as_str() {
                 "scope" => json!(draft.scope),
                 _ => json!(draft.split),
             };
-            let part = part.filter(|part| *part != Part::Shape || is_split)?;
+            let part = part.filter(|part| *part != FieldSource::Shape || is_split)?;
             let from = self.origin(entry, part);
             Some(FieldExplanation { field, value, from })
         });
@@ -400,21 +408,23 @@ impl Asker<'_> {
         }
     }
 
-    fn origin(&self, entry: &SessionField, part: Part) -> FieldOrigin {
+    fn origin(&self, entry: &SessionField, part: FieldSource) -> FieldOrigin {
         let name = entry.annotation();
         match part {
-            Part::Persistence => self.persistence_field(self.persistence.field_of(entry).unwrap_or_default(), LIFETIME),
-            Part::Route => annotation(self.route, &name),
-            Part::Annotations => annotation(&self.object, &name),
-            Part::Defaults => controllers(&name),
-            Part::Shape => FieldOrigin::Default {
+            FieldSource::Persistence => {
+                self.persistence_field(self.persistence.field_of(entry).unwrap_or_default(), LIFETIME)
+            }
+            FieldSource::Route => annotation(self.route, &name),
+            FieldSource::Annotations => annotation(&self.object, &name),
+            FieldSource::Defaults => controllers(&name),
+            FieldSource::Shape => FieldOrigin::Default {
                 why: match self.persistence.shape {
                     Shape::Union => "sessionPersistence has the shape from release 1.7 on",
                     Shape::Named | Shape::Foreign => "sessionPersistence has the shape up to release 1.6",
                 },
             },
-            Part::Schemes => OVER_HTTP_TOO,
-            Part::Matches => FieldOrigin::Field {
+            FieldSource::Schemes => OVER_HTTP_TOO,
+            FieldSource::Matches => FieldOrigin::Field {
                 object: self.object.clone(),
                 field: format!("{}.matches", self.parent),
             },
@@ -447,7 +457,7 @@ fn annotation(object: &dyn Display, name: &str) -> FieldOrigin {
 
 fn fields_of(entry: &SessionField, carrier: Option<&str>, written: &Value) -> Vec<String> {
     let of_carrier = |name: &str| carrier.map(|carrier| format!("{carrier}.{name}"));
-    if entry.of == Of::Rules {
+    if entry.of == FieldTarget::Rules {
         return Vec::new();
     }
     if entry.config.is_empty() {

@@ -37,10 +37,10 @@ pub(crate) struct RuleFacts<'a> {
     pub(crate) hosts: BTreeSet<Hostname>,
     /// The hosts, by scheme.
     pub(crate) schemes: Schemes,
-    pub(crate) places: Arc<BTreeSet<Place>>,
+    pub(crate) places: Arc<BTreeSet<GatewayHost>>,
 }
 
-pub(crate) type Place = (ObjectName, Hostname);
+pub(crate) type GatewayHost = (ObjectName, Hostname);
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Schemes {
@@ -57,19 +57,19 @@ pub(crate) enum Sessionless {
     Redirects,
     NoBackends,
     /// A session could not tell two of its backends apart.
-    Twins(Twins),
+    Twins(TwinReferences),
 }
 
 /// The fields of two references to one cluster with other filters, as in an A/B test of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Twins {
+pub(crate) struct TwinReferences {
     pub(crate) first: usize,
     pub(crate) second: usize,
 }
 
 impl Sessionless {
     /// The end of a sentence on the rule; nothing where the refusal says it.
-    pub(super) fn words(self) -> Option<&'static str> {
+    pub(super) fn reason(self) -> Option<&'static str> {
         match self {
             Self::Refused => None,
             Self::Redirects => Some("the rule redirects its requests"),
@@ -81,7 +81,7 @@ impl Sessionless {
 
 impl RuleFacts<'_> {
     /// Its own `sessionPersistence`, with the last part of its name.
-    pub(super) fn said(&self) -> Option<(Text, SessionPersistence)> {
+    pub(super) fn written_persistence(&self) -> Option<(Text, SessionPersistence)> {
         Some((self.name.last().into(), self.inline?.clone()))
     }
 

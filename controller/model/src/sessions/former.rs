@@ -4,7 +4,7 @@
 //! out of older policies, which then ask for other sessions. The object's metadata shows that they were there. Their
 //! values come from annotations, else from the memory, else from what kubectl applied last.
 
-use super::fault::PREFIX;
+use super::field_error::PREFIX;
 use crate::remembered_sessions::RememberedSession;
 use limpet_api::{CookieSettings, Meta, SessionPersistence};
 
@@ -19,9 +19,9 @@ pub(super) const KEPT_NAME: &str = "session-name";
 const KEPT: [(&str, &str); 2] = [(KEPT_NAME, NAME), ("lifetime-type", LIFETIME)];
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Restored {
+pub(super) struct RestoredPersistence {
     pub(super) persistence: SessionPersistence,
-    pub(super) lost: Option<Lost>,
+    pub(super) lost: Option<LostFields>,
     /// The restored fields and their origins.
     pub(super) from: Vec<(&'static str, RestoredFrom)>,
     /// Whether the annotation with the name has no effect, because the object says otherwise.
@@ -36,7 +36,7 @@ pub(super) enum RestoredFrom {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Lost {
+pub(super) struct LostFields {
     /// Fields whose values are known.
     known: Vec<String>,
     /// The others. Sessions have restarted.
@@ -49,10 +49,10 @@ pub(super) fn restored(
     persistence: &SessionPersistence,
     meta: &Meta,
     remembered: Option<&RememberedSession>,
-) -> Restored {
+) -> RestoredPersistence {
     let mut restored = persistence.clone();
     let remembered = remembered.and_then(|known| known.settings.session_persistence.as_ref());
-    let mut lost = Lost::default();
+    let mut lost = LostFields::default();
     let mut from = Vec::new();
     for (annotation, field) in KEPT {
         let kept = meta.annotations.get(&format!("{PREFIX}{annotation}"));
@@ -91,7 +91,7 @@ pub(super) fn restored(
     let name = field_of(persistence, NAME);
     let has_other_name = name.is_some() && kept_name.is_some() && name.as_ref() != kept_name;
     let is_lost = !lost.known.is_empty() || !lost.unknown.is_empty();
-    Restored {
+    RestoredPersistence {
         persistence: restored,
         lost: is_lost.then_some(lost),
         from,
@@ -124,14 +124,14 @@ fn set(persistence: &mut SessionPersistence, field: &str, value: &str) {
     }
 }
 
-impl Lost {
+impl LostFields {
     /// Whether sessions have restarted.
     pub(super) fn has_unknown(&self) -> bool {
         !self.unknown.is_empty()
     }
 }
 
-impl std::fmt::Display for Lost {
+impl std::fmt::Display for LostFields {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let fields = self
             .known

@@ -13,12 +13,12 @@ const BYTES: usize = 8;
 
 /// Policies by name, `<session name>-<16 hexadecimal digits of a hash of its content>`, independent of other policies.
 #[derive(Debug, Default)]
-pub(super) struct Policies {
+pub(super) struct PolicyNames {
     pub(super) by_name: BTreeMap<Text, PolicyConfig>,
     by_content: HashMap<String, Text>,
 }
 
-impl Policies {
+impl PolicyNames {
     /// Returns the name of the policy.
     pub(super) fn add(&mut self, config: PolicyConfig) -> Text {
         // Every policy can be written as JSON.
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn equal_policies_are_one_and_names_are_legal() {
-        let mut policies = Policies::default();
+        let mut policies = PolicyNames::default();
         let shop = policies.add(policy("shop", false));
         assert_eq!(policies.add(policy("shop", false)), shop);
         let strict = policies.add(policy("shop", true));

@@ -4,23 +4,23 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::UsedBackend;
-use super::context::Context;
-use super::crowds::Crowds;
+use super::build_context::BuildContext;
+use super::cookie_counts::CookieCounts;
 use super::facts::RuleId;
-use super::rules::{RuleChoice, Source};
-use super::shared_names::{CookiePlace, SharedNames, Since, WrittenCookie, ages, cookie_places};
+use super::rules::{RuleChoice, SessionSource};
+use super::shared_names::{CookiePlace, ScopeAge, SharedNames, WrittenCookie, ages, cookie_places};
 use limpet_api::{Meta, ObjectName};
 use limpet_core::config::schema::CookieConfig;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Writer<'a> {
+enum CookieWriter<'a> {
     Rule(RuleId<'a>),
     Backend(&'a ObjectName),
 }
 
 #[derive(Debug)]
 pub(super) struct NamesInUse<'a> {
-    older: HashMap<Writer<'a>, (String, String)>,
+    older: HashMap<CookieWriter<'a>, (String, String)>,
     /// A rule of each scope.
     rules: HashMap<&'a str, &'a RuleChoice<'a>>,
 }
@@ -28,7 +28,7 @@ pub(super) struct NamesInUse<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CookieNotes<'a> {
     names_in_use: &'a NamesInUse<'a>,
-    crowds: &'a Crowds<'a>,
+    crowds: &'a CookieCounts<'a>,
 }
 
 impl<'a> NamesInUse<'a> {
@@ -36,7 +36,7 @@ impl<'a> NamesInUse<'a> {
     pub(super) fn find(
         chosen: &'a [RuleChoice<'a>],
         used: &'a BTreeMap<&'a ObjectName, UsedBackend<'a>>,
-        context: Context<'_>,
+        context: BuildContext<'_>,
         written: &mut Vec<(WrittenCookie, Option<(String, String)>)>,
     ) -> Self {
         let ages = ages(chosen.iter().map(|rule| (rule.scope.of_cookie.as_str(), since(rule))));
@@ -47,23 +47,23 @@ impl<'a> NamesInUse<'a> {
             let cookies = rule.named_cookies();
             cookies.map(move |cookie| {
                 let places = cookie_places(cookie, rule.facts.hosts_of_gateways());
-                (Writer::Rule(rule.facts.id()), since, places, cookie)
+                (CookieWriter::Rule(rule.facts.id()), since, places, cookie)
             })
         });
         let of_backends = used.iter().filter_map(|(name, backend)| {
             let since = (backend.since.as_str(), backend.scope.as_str());
             let cookie = backend.draft.named_cookie()?;
             let hosts = backend.places.iter().map(|(gateway, host)| (gateway.clone(), host));
-            Some((Writer::Backend(name), since, cookie_places(cookie, hosts), cookie))
+            Some((CookieWriter::Backend(name), since, cookie_places(cookie, hosts), cookie))
         });
-        let all: Vec<(Writer<'a>, Since<'_>, BTreeSet<CookiePlace>, &CookieConfig)> =
+        let all: Vec<(CookieWriter<'a>, ScopeAge<'_>, BTreeSet<CookiePlace>, &CookieConfig)> =
             of_rules.chain(of_backends).collect();
         let mut names = SharedNames::default();
         for (writer, since, places, cookie) in &all {
             names.add(*writer, *since, places.iter().cloned(), cookie);
         }
         let shared = names.shared().into_iter();
-        let mut older: HashMap<Writer<'a>, (String, String)> = shared
+        let mut older: HashMap<CookieWriter<'a>, (String, String)> = shared
             .map(|(writer, (since, scope))| (writer, (since.to_owned(), scope.to_owned())))
             .collect();
         if let Some(elsewhere) = context.elsewhere {
@@ -88,37 +88,37 @@ impl<'a> NamesInUse<'a> {
     }
 
     pub(super) fn older<'s>(&'s self, rule: &'s RuleChoice<'_>) -> Option<&'s str> {
-        self.scope(Writer::Rule(rule.facts.id()))
+        self.scope(CookieWriter::Rule(rule.facts.id()))
     }
 
     pub(super) fn older_than_backend<'s>(&'s self, name: &'s ObjectName) -> Option<&'s str> {
-        self.scope(Writer::Backend(name))
+        self.scope(CookieWriter::Backend(name))
     }
 
-    pub(super) fn note_on_backend(&self, name: &ObjectName, cookie: &CookieConfig) -> Option<String> {
+    pub(super) fn backend_warning(&self, name: &ObjectName, cookie: &CookieConfig) -> Option<String> {
         Some(why_longer(cookie, self.older_than_backend(name)?))
     }
 
     /// Rules of one route, or of one policy, have one author.
     fn is_others(&self, rule: &RuleChoice<'_>, scope: &str) -> bool {
         let is_same = |older: &&RuleChoice<'_>| match (older.source, rule.source) {
-            (Source::Policy(older), Source::Policy(own)) => older.policy.name == own.policy.name,
+            (SessionSource::Policy(older), SessionSource::Policy(own)) => older.policy.name == own.policy.name,
             _ => older.facts.route == rule.facts.route,
         };
         !self.rules.get(scope).is_some_and(is_same)
     }
 
-    fn scope<'s>(&'s self, writer: Writer<'s>) -> Option<&'s str> {
+    fn scope<'s>(&'s self, writer: CookieWriter<'s>) -> Option<&'s str> {
         self.older.get(&writer).map(|(_, scope)| scope.as_str())
     }
 }
 
 impl<'a> CookieNotes<'a> {
-    pub(super) fn new(names_in_use: &'a NamesInUse<'a>, crowds: &'a Crowds<'a>) -> Self {
+    pub(super) fn new(names_in_use: &'a NamesInUse<'a>, crowds: &'a CookieCounts<'a>) -> Self {
         Self { names_in_use, crowds }
     }
 
-    pub(super) fn of(self, rule: &RuleChoice<'_>) -> impl Iterator<Item = String> {
+    pub(super) fn for_rule(self, rule: &RuleChoice<'_>) -> impl Iterator<Item = String> {
         let older = self.names_in_use.older(rule).filter(|_| rule.draft.is_some());
         let older = older.filter(|scope| self.names_in_use.is_others(rule, scope));
         let mut cookies = rule.named_cookies();
@@ -126,7 +126,7 @@ impl<'a> CookieNotes<'a> {
             let why = why_longer(cookie, scope);
             format!("{why}, on: {} {}", rule.facts.route, rule.facts.field)
         });
-        name.into_iter().chain(self.crowds.note(rule))
+        name.into_iter().chain(self.crowds.warning(rule))
     }
 }
 
@@ -141,9 +141,9 @@ fn why_longer(CookieConfig { name, .. }: &CookieConfig, older: &str) -> String {
 fn since(rule: &RuleChoice<'_>) -> String {
     let route = rule.facts.meta;
     // Of sessions of one age, a rule's take nothing from a policy's (GEP-1619).
-    let of_policy = u8::from(!matches!(rule.source, Source::Policy(_)));
+    let of_policy = u8::from(!matches!(rule.source, SessionSource::Policy(_)));
     let later = match rule.source {
-        Source::Policy(owner) => route
+        SessionSource::Policy(owner) => route
             .creation_timestamp
             .as_str()
             .max(&owner.policy.object.meta.creation_timestamp),

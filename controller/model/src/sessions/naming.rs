@@ -10,15 +10,15 @@ use crate::grants::GrantedReferences;
 use limpet_api::{BackendRef, Kind, ObjectName, ObjectRef, PolicyTarget};
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Naming<'p> {
+pub(super) struct NamingRoutes<'p> {
     pub(super) routes: BTreeSet<&'p ObjectRef>,
     pub(super) any_usable: bool,
 }
 
-pub(super) type NamingGateways<'p> = BTreeMap<&'p PolicyObject<'p>, BTreeMap<&'p ObjectName, Naming<'p>>>;
+pub(super) type NamingGateways<'p> = BTreeMap<&'p PolicyObject<'p>, BTreeMap<&'p ObjectName, NamingRoutes<'p>>>;
 
 /// Group, kind, namespace and name.
-type Key<'a> = (&'a str, &'a str, &'a str, &'a str);
+type TargetKey<'a> = (&'a str, &'a str, &'a str, &'a str);
 
 /// Gateways of rules that name a target other than as a valid backend, or that are targets themselves. `serving`: the
 /// Gateways that serve.
@@ -32,7 +32,7 @@ pub(super) fn naming_gateways<'p>(
     if policies.is_empty() {
         return naming;
     }
-    let mut by_target: HashMap<Key<'_>, BTreeSet<&PolicyObject<'_>>> = HashMap::new();
+    let mut by_target: HashMap<TargetKey<'_>, BTreeSet<&PolicyObject<'_>>> = HashMap::new();
     for policy in policies {
         for target in &policy.object.spec.target_refs {
             let key = of_target(&policy.name.name.namespace, target);
@@ -46,13 +46,13 @@ pub(super) fn naming_gateways<'p>(
         }
     }
     let permitted = GrantedReferences::new(objects);
-    for (route, OfRoute { valid, gateways }) in of_routes(chosen) {
-        let mut add = |key: Key<'_>, gateways: &mut dyn Iterator<Item = &'p ObjectName>| {
+    for (route, RouteTargets { valid, gateways }) in of_routes(chosen) {
+        let mut add = |key: TargetKey<'_>, gateways: &mut dyn Iterator<Item = &'p ObjectName>| {
             let Some(policies) = by_target.get(&key) else { return };
             let any_usable = key.1 == Kind::Service.as_str() && why_unusable(objects, key.2, key.3).is_none();
             for gateway in gateways {
                 for policy in policies {
-                    let naming: &mut Naming<'_> = naming.entry(*policy).or_default().entry(gateway).or_default();
+                    let naming: &mut NamingRoutes<'_> = naming.entry(*policy).or_default().entry(gateway).or_default();
                     naming.routes.insert(route);
                     naming.any_usable |= any_usable;
                 }
@@ -93,14 +93,14 @@ pub(super) fn why_unusable(objects: &Objects, namespace: &str, name: &str) -> Op
 }
 
 #[derive(Default)]
-struct OfRoute<'p> {
+struct RouteTargets<'p> {
     /// The number of valid backends.
     valid: usize,
     gateways: BTreeSet<&'p ObjectName>,
 }
 
-fn of_routes<'p>(chosen: &[RuleChoice<'p>]) -> HashMap<&'p ObjectRef, OfRoute<'p>> {
-    let mut routes: HashMap<&ObjectRef, OfRoute<'_>> = HashMap::new();
+fn of_routes<'p>(chosen: &[RuleChoice<'p>]) -> HashMap<&'p ObjectRef, RouteTargets<'p>> {
+    let mut routes: HashMap<&ObjectRef, RouteTargets<'_>> = HashMap::new();
     for RuleChoice { facts, .. } in chosen {
         let route = routes.entry(&facts.route).or_default();
         route.valid += facts.backends.len();
@@ -109,13 +109,13 @@ fn of_routes<'p>(chosen: &[RuleChoice<'p>]) -> HashMap<&'p ObjectRef, OfRoute<'p
     routes
 }
 
-fn of_target<'a>(namespace: &'a str, target: &'a PolicyTarget) -> Key<'a> {
+fn of_target<'a>(namespace: &'a str, target: &'a PolicyTarget) -> TargetKey<'a> {
     // Not a group of Kubernetes, but what it can only mean.
     let group = if target.group == "core" { "" } else { &target.group };
     (group, &target.kind, namespace, &target.name)
 }
 
-fn of_backend<'a>(namespace: &'a str, backend: &'a BackendRef) -> Key<'a> {
+fn of_backend<'a>(namespace: &'a str, backend: &'a BackendRef) -> TargetKey<'a> {
     let namespace = backend.namespace.as_deref().unwrap_or(namespace);
     (&backend.group, &backend.kind, namespace, &backend.name)
 }

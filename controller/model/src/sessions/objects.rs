@@ -5,13 +5,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
 use super::annotations;
-use super::fault::{self, Fault};
-use super::former::{self, Lost, Restored, RestoredFrom};
+use super::field_error::{self, SessionFieldError};
+use super::former::{self, LostFields, RestoredFrom, RestoredPersistence};
 use super::persistence::{self, Dialect, Persistence};
-use super::policy::{Draft, Parts};
+use super::policy::{PolicyDraft, PolicyInputs};
 use super::renamed::FormerSessions;
+use crate::field_problem::FieldProblem;
 use crate::objects::RuleBackend;
-use crate::problem::Problem;
 use crate::remembered_sessions::{RememberedSession, SessionSettings};
 use crate::session_fields::SessionFields;
 use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings};
@@ -26,18 +26,18 @@ pub(super) struct PolicyObject<'a> {
     pub(super) name: &'a SessionPolicyName,
     pub(super) object: &'a Object<SessionPolicySpec>,
     /// `None` where it asks for no sessions.
-    pub(super) content: Result<Option<Content>, Vec<Problem>>,
+    pub(super) content: Result<Option<PolicyContent>, Vec<FieldProblem>>,
     /// The targets that may be backends, each with its index in `targetRefs`.
     pub(super) targets: Vec<(usize, RuleBackend)>,
 }
 
 #[derive(Debug)]
-pub(super) struct Content {
+pub(super) struct PolicyContent {
     pub(super) persistence: Persistence,
     pub(super) overrides: SessionFields,
     /// The sessions by only its own annotations.
-    pub(super) draft: Draft,
-    pub(super) lost: Option<Lost>,
+    pub(super) draft: PolicyDraft,
+    pub(super) lost: Option<LostFields>,
     pub(super) restored: Vec<(&'static str, RestoredFrom)>,
     /// Annotations that have no effect.
     pub(super) overruled: Vec<String>,
@@ -49,7 +49,7 @@ pub(super) struct Content {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ValidPolicy<'p> {
     pub(super) policy: &'p PolicyObject<'p>,
-    pub(super) content: &'p Content,
+    pub(super) content: &'p PolicyContent,
 }
 
 /// The policies that target a backend, those that win first.
@@ -69,7 +69,7 @@ impl PolicyObject<'_> {
     }
 
     /// `None` if it is invalid, or asks for no sessions.
-    pub(super) fn content(&self) -> Option<&Content> {
+    pub(super) fn content(&self) -> Option<&PolicyContent> {
         self.content.as_ref().ok()?.as_ref()
     }
 }
@@ -166,7 +166,7 @@ fn content(
     object: &Object<SessionPolicySpec>,
     known: Option<&RememberedSession>,
     settings: &Settings,
-) -> Result<Option<Content>, Vec<Problem>> {
+) -> Result<Option<PolicyContent>, Vec<FieldProblem>> {
     if let Some(error) = &object.malformed {
         return Err(vec![error.clone().into()]);
     }
@@ -183,7 +183,7 @@ fn content(
         .transpose();
     let mut problems = target_problems(&object.spec);
     if persistence == Ok(None) && !object.unread.is_empty() {
-        problems.push(Problem {
+        problems.push(FieldProblem {
             field: "spec.sessionPersistence".to_owned(),
             message: format!(
                 "expected session persistence, which is all that Limpet supports of a policy; {} cannot be followed",
@@ -193,7 +193,7 @@ fn content(
     }
     let content = match (persistence, overrides) {
         (Ok(None), Ok(_)) => Ok(None),
-        (Ok(Some(asked)), Ok(overrides)) => Content::draft(object, known, settings, asked, overrides).map(Some),
+        (Ok(Some(asked)), Ok(overrides)) => PolicyContent::draft(object, known, settings, asked, overrides).map(Some),
         (persistence, overrides) => {
             let faults = [persistence.err(), overrides.err()].into_iter().flatten();
             Err(faults.flatten().collect())
@@ -209,21 +209,21 @@ fn content(
     }
 }
 
-impl Content {
+impl PolicyContent {
     fn draft(
         object: &Object<SessionPolicySpec>,
         known: Option<&RememberedSession>,
         settings: &Settings,
-        (persistence, restored): (Persistence, Restored),
+        (persistence, restored): (Persistence, RestoredPersistence),
         overrides: SessionFields,
-    ) -> Result<Self, Vec<Fault>> {
+    ) -> Result<Self, Vec<SessionFieldError>> {
         let said = SessionSettings {
             target_refs: object.spec.target_refs.clone(),
             session_persistence: Some(restored.persistence.clone()),
             ..SessionSettings::annotated(&object.meta)
         };
         let former = FormerSessions::read(known.map(|known| known.former(&said)).unwrap_or_default());
-        let parts = Parts::new(&persistence, &overrides, settings);
+        let parts = PolicyInputs::new(&persistence, &overrides, settings);
         Ok(Self {
             draft: parts.draft_after(parts.former(&former))?,
             overruled: overruled(&persistence, &overrides, &restored),
@@ -237,19 +237,19 @@ impl Content {
     }
 }
 
-fn overruled(persistence: &Persistence, overrides: &SessionFields, restored: &Restored) -> Vec<String> {
+fn overruled(persistence: &Persistence, overrides: &SessionFields, restored: &RestoredPersistence) -> Vec<String> {
     let mut overruled = persistence.overruled(overrides, "spec", "");
     if restored.has_other_name {
         let field = format!("spec.sessionPersistence.{}", persistence.name_field());
-        overruled.push(fault::overruled(former::KEPT_NAME, "it", &field));
+        overruled.push(field_error::overruled(former::KEPT_NAME, "it", &field));
     }
     overruled
 }
 
-fn target_problems(spec: &SessionPolicySpec) -> Vec<Problem> {
+fn target_problems(spec: &SessionPolicySpec) -> Vec<FieldProblem> {
     let count = spec.target_refs.len();
     if !(1..=MAX_TARGETS).contains(&count) {
-        return vec![Problem {
+        return vec![FieldProblem {
             field: "spec.targetRefs".to_owned(),
             message: format!("expected 1 to {MAX_TARGETS} targets, found {count}"),
         }];
@@ -259,7 +259,7 @@ fn target_problems(spec: &SessionPolicySpec) -> Vec<Problem> {
     for (index, target) in spec.target_refs.iter().enumerate() {
         let field = format!("spec.targetRefs[{index}]");
         let mut problem = |name: &str, message: String| {
-            problems.push(Problem {
+            problems.push(FieldProblem {
                 field: format!("{field}{name}"),
                 message,
             });

@@ -1,11 +1,11 @@
 //! Which part of a policy's sources says each of its fields.
 
-use crate::session_fields::{Holder, SessionField};
+use crate::session_fields::{SessionCarrier, SessionField};
 
 const COUNT: usize = SessionField::ALL.len();
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum FieldSource {
     /// `sessionPersistence`.
     Persistence,
     /// The annotations of the route, where others are its policy's.
@@ -25,13 +25,13 @@ pub(super) enum Part {
 /// The parts that say the fields of a policy. The others are the filter's defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Origins {
-    holder: Holder,
+    holder: SessionCarrier,
     /// The parts in the order of the table.
-    parts: [Option<Part>; COUNT],
+    parts: [Option<FieldSource>; COUNT],
 }
 
 impl Origins {
-    pub(super) fn new(holder: Holder, part: impl Fn(&SessionField) -> Option<Part>) -> Self {
+    pub(super) fn new(holder: SessionCarrier, part: impl Fn(&SessionField) -> Option<FieldSource>) -> Self {
         let mut parts = [None; COUNT];
         for (to, entry) in parts.iter_mut().zip(SessionField::ALL) {
             *to = part(entry);
@@ -39,7 +39,7 @@ impl Origins {
         Self { holder, parts }
     }
 
-    pub(super) fn set(&mut self, annotation: &str, part: Part) {
+    pub(super) fn set(&mut self, annotation: &str, part: FieldSource) {
         for (to, entry) in self.parts.iter_mut().zip(SessionField::ALL) {
             if entry.annotation() == annotation {
                 *to = Some(part);
@@ -47,12 +47,12 @@ impl Origins {
         }
     }
 
-    pub(super) fn domain(&self) -> Option<Part> {
+    pub(super) fn domain(&self) -> Option<FieldSource> {
         let mut fields = self.fields();
         fields.find_map(|(entry, part)| part.filter(|_| entry.config == ["cookie.domain"]))
     }
 
-    pub(super) fn fields(&self) -> impl Iterator<Item = (&'static SessionField, Option<Part>)> + '_ {
+    pub(super) fn fields(&self) -> impl Iterator<Item = (&'static SessionField, Option<FieldSource>)> + '_ {
         let all = SessionField::ALL.iter().zip(self.parts);
         all.filter(|(entry, _)| entry.of.applies_to(self.holder))
     }

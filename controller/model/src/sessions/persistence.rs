@@ -1,8 +1,8 @@
 //! Reads `sessionPersistence` in all its shapes, with the checks of the CRDs' schemas and CEL rules, which objects from
 //! files have not passed.
 
-use super::fault::{Fault, overruled};
-use crate::session_fields::{CookiePath, Holder, OrNone, SessionField, SessionFields, SessionSplit};
+use super::field_error::{SessionFieldError, overruled};
+use crate::session_fields::{CookiePath, SessionCarrier, SessionField, SessionFields, SessionSplit, ValueOrNone};
 use limpet_api::{CookieSettings, SessionPersistence};
 use limpet_core::config::schema::LifetimeTypeConfig;
 use limpet_core::time::GatewayDuration;
@@ -31,7 +31,7 @@ pub(super) enum Shape {
 
 impl Shape {
     /// The Gateway API's defaults for sessions in this shape.
-    pub(super) fn defaults(self, holder: Holder) -> SessionFields {
+    pub(super) fn defaults(self, holder: SessionCarrier) -> SessionFields {
         let is_newest = self == Self::Union;
         SessionFields {
             // GEP-1619 of release 1.7: "MUST NOT override which backend is selected".
@@ -41,7 +41,8 @@ impl Shape {
                 SessionSplit::Keep
             }),
             // GEP-1619 of release 1.7: the cookie or header "SHOULD be forwarded to the backend".
-            forward: (is_newest && matches!(holder, Holder::OwnCookie | Holder::OwnHeader)).then_some(true),
+            forward: (is_newest && matches!(holder, SessionCarrier::OwnCookie | SessionCarrier::OwnHeader))
+                .then_some(true),
             ..SessionFields::default()
         }
     }
@@ -50,21 +51,21 @@ impl Shape {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Persistence {
     pub(super) shape: Shape,
-    pub(super) carrier: Carrier,
+    pub(super) carrier: PersistenceType,
     /// The session's name, if the object gives one.
     pub(super) name: Option<String>,
     pub(super) fields: SessionFields,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Carrier {
+pub(super) enum PersistenceType {
     Cookie,
     Header,
 }
 
 impl Persistence {
     pub(super) fn is_cookie(&self) -> bool {
-        self.carrier == Carrier::Cookie
+        self.carrier == PersistenceType::Cookie
     }
 
     /// The field of the name.
@@ -95,7 +96,7 @@ impl Persistence {
         let fields = self.fields.contradicted(below);
         let said = fields.filter_map(|entry| Some(overruled(&entry.annotation(), "it", &by(self.field_of(entry)?))));
         let mut said: Vec<String> = said.collect();
-        if let (Some(name), Some(OrNone(Some(query)))) = (&self.name, &below.query)
+        if let (Some(name), Some(ValueOrNone(Some(query)))) = (&self.name, &below.query)
             && query.name != *name
         {
             said.push(overruled("query", "its name", &by(self.name_field())));
@@ -108,7 +109,7 @@ impl Persistence {
 ///
 /// # Errors
 /// Each field that cannot be followed.
-pub(super) fn read(persistence: &SessionPersistence, dialect: Dialect) -> Result<Persistence, Vec<Fault>> {
+pub(super) fn read(persistence: &SessionPersistence, dialect: Dialect) -> Result<Persistence, Vec<SessionFieldError>> {
     let mut faults = Vec::new();
     let shape = match dialect {
         Dialect::Union => Shape::Union,
@@ -117,10 +118,10 @@ pub(super) fn read(persistence: &SessionPersistence, dialect: Dialect) -> Result
     };
     check_shape(persistence, dialect, shape, &mut faults);
     let carrier = match persistence.kind.as_deref() {
-        None | Some("Cookie") => Carrier::Cookie,
-        Some("Header") => Carrier::Header,
+        None | Some("Cookie") => PersistenceType::Cookie,
+        Some("Header") => PersistenceType::Header,
         Some(other) => {
-            faults.push(Fault::persistence(
+            faults.push(SessionFieldError::persistence(
                 "type",
                 format!("expected Cookie or Header, found {other:?}"),
             ));
@@ -154,7 +155,7 @@ pub(super) fn has_newer_fields(persistence: &SessionPersistence) -> bool {
 }
 
 /// Refuses fields of the other shape.
-fn check_shape(persistence: &SessionPersistence, dialect: Dialect, shape: Shape, faults: &mut Vec<Fault>) {
+fn check_shape(persistence: &SessionPersistence, dialect: Dialect, shape: Shape, faults: &mut Vec<SessionFieldError>) {
     let (others, message) = match (shape, dialect) {
         (Shape::Named, _) => (
             [
@@ -177,13 +178,13 @@ fn check_shape(persistence: &SessionPersistence, dialect: Dialect, shape: Shape,
         ),
     };
     let wrong = others.into_iter().filter(|(_, is_there)| *is_there);
-    faults.extend(wrong.map(|(field, _)| Fault::persistence(field, message)));
+    faults.extend(wrong.map(|(field, _)| SessionFieldError::persistence(field, message)));
 }
 
-fn timeout(field: &'static str, text: &str, faults: &mut Vec<Fault>) -> Option<GatewayDuration> {
+fn timeout(field: &'static str, text: &str, faults: &mut Vec<SessionFieldError>) -> Option<GatewayDuration> {
     let timeout = text.parse::<GatewayDuration>();
     if let Err(error) = timeout {
-        faults.push(Fault::persistence(field, error.about(text)));
+        faults.push(SessionFieldError::persistence(field, error.about(text)));
     }
     timeout.ok()
 }
@@ -191,21 +192,24 @@ fn timeout(field: &'static str, text: &str, faults: &mut Vec<Fault>) -> Option<G
 /// Returns the name.
 fn named(
     persistence: &SessionPersistence,
-    carrier: Carrier,
+    carrier: PersistenceType,
     fields: &mut SessionFields,
-    faults: &mut Vec<Fault>,
+    faults: &mut Vec<SessionFieldError>,
 ) -> Option<String> {
     let name = persistence.session_name.clone();
     let length = name.as_ref().map_or(0, |name| name.chars().count());
     if length > MAX_SESSION_NAME {
         let message = format!("expected at most {MAX_SESSION_NAME} characters, found {length}");
-        faults.push(Fault::persistence("sessionName", message));
+        faults.push(SessionFieldError::persistence("sessionName", message));
     }
     let Some(cookie) = &persistence.cookie_config else {
         return name;
     };
-    if carrier == Carrier::Header {
-        faults.push(Fault::persistence("cookieConfig", "remove it with type Header"));
+    if carrier == PersistenceType::Header {
+        faults.push(SessionFieldError::persistence(
+            "cookieConfig",
+            "remove it with type Header",
+        ));
     }
     for (field, is_there) in [
         ("cookieConfig.name", cookie.name.is_some()),
@@ -213,7 +217,7 @@ fn named(
     ] {
         if is_there {
             let message = "remove it here: cookieConfig has only lifetimeType, and the name is sessionName";
-            faults.push(Fault::persistence(field, message));
+            faults.push(SessionFieldError::persistence(field, message));
         }
     }
     fields.lifetime_type = lifetime("cookieConfig.lifetimeType", cookie, faults);
@@ -223,19 +227,19 @@ fn named(
 /// Returns the name.
 fn union(
     persistence: &SessionPersistence,
-    carrier: Carrier,
+    carrier: PersistenceType,
     fields: &mut SessionFields,
-    faults: &mut Vec<Fault>,
+    faults: &mut Vec<SessionFieldError>,
 ) -> Option<String> {
-    if carrier == Carrier::Header {
+    if carrier == PersistenceType::Header {
         if persistence.cookie.is_some() {
-            faults.push(Fault::persistence("cookie", "remove it with type Header"));
+            faults.push(SessionFieldError::persistence("cookie", "remove it with type Header"));
         }
         let header = persistence.header.as_ref();
         let name = header.and_then(|header| header.name.clone());
         if name.is_none() {
             let field = if header.is_some() { "header.name" } else { "header" };
-            faults.push(Fault::persistence(
+            faults.push(SessionFieldError::persistence(
                 field,
                 "expected the header's name, because the type is Header",
             ));
@@ -243,11 +247,11 @@ fn union(
         return name;
     }
     if persistence.header.is_some() {
-        faults.push(Fault::persistence("header", "remove it with type Cookie"));
+        faults.push(SessionFieldError::persistence("header", "remove it with type Cookie"));
     }
     let Some(cookie) = &persistence.cookie else {
         let message = "expected the cookie, which may be empty, because the type is Cookie";
-        faults.push(Fault::persistence("cookie", message));
+        faults.push(SessionFieldError::persistence("cookie", message));
         return None;
     };
     fields.lifetime_type = lifetime("cookie.lifetimeType", cookie, faults);
@@ -255,13 +259,17 @@ fn union(
     cookie.name.clone()
 }
 
-fn lifetime(field: &'static str, cookie: &CookieSettings, faults: &mut Vec<Fault>) -> Option<LifetimeTypeConfig> {
+fn lifetime(
+    field: &'static str,
+    cookie: &CookieSettings,
+    faults: &mut Vec<SessionFieldError>,
+) -> Option<LifetimeTypeConfig> {
     match cookie.lifetime_type.as_deref()? {
         "Session" => Some(LifetimeTypeConfig::Session),
         "Permanent" => Some(LifetimeTypeConfig::Permanent),
         other => {
             let message = format!("expected Session or Permanent, found {other:?}");
-            faults.push(Fault::persistence(field, message));
+            faults.push(SessionFieldError::persistence(field, message));
             None
         }
     }

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::fault::{Fault, ObjectField};
-use super::origins::{Origins, Part};
-use super::persistence::{Carrier, Persistence};
+use super::field_error::{ObjectField, SessionFieldError};
+use super::origins::{FieldSource, Origins};
+use super::persistence::{Persistence, PersistenceType};
 use super::renamed::FormerSessions;
-use crate::session_fields::{CookiePath, Holder, Of, SessionField, SessionFields, SessionScope, SessionSplit};
+use crate::session_fields::{
+    CookiePath, FieldTarget, SessionCarrier, SessionField, SessionFields, SessionScope, SessionSplit,
+};
 use crate::short_hash::short_hash;
 use crate::{SessionLimits, Settings};
 use limpet_core::Filter;
@@ -24,7 +26,7 @@ const GENERATED_HEADER: &str = "limpet-session-";
 
 /// A policy, without what depends on the rules that it governs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Draft {
+pub(super) struct PolicyDraft {
     pub(super) config: PolicyConfig,
     pub(super) is_unnamed: bool,
     pub(super) scope: SessionScope,
@@ -37,13 +39,13 @@ pub(super) struct Draft {
 /// A carrier of the filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct OwnCarrier {
-    holder: Holder,
+    holder: SessionCarrier,
     /// `None`: each scope has its own name.
     name: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Parts<'a> {
+pub(super) struct PolicyInputs<'a> {
     pub(super) persistence: &'a Persistence,
     pub(super) overrides: &'a SessionFields,
     /// Those that are a route's, if the others are its policy's.
@@ -63,7 +65,7 @@ impl OwnCarrier {
     }
 }
 
-impl<'a> Parts<'a> {
+impl<'a> PolicyInputs<'a> {
     pub(super) fn new(persistence: &'a Persistence, overrides: &'a SessionFields, settings: &'a Settings) -> Self {
         Self {
             persistence,
@@ -76,10 +78,10 @@ impl<'a> Parts<'a> {
     }
 }
 
-impl Parts<'_> {
+impl PolicyInputs<'_> {
     /// The carrier that these would ask for in place of the object's own.
     pub(super) fn carrier_by(&self, persistence: &Persistence, overrides: &SessionFields) -> Option<OwnCarrier> {
-        let parts = Parts {
+        let parts = PolicyInputs {
             persistence,
             overrides,
             ..*self
@@ -91,18 +93,18 @@ impl Parts<'_> {
     fn carrier(&self) -> Option<OwnCarrier> {
         let holder = self.holder();
         let name = self.persistence.name.clone();
-        let of_query = || Some(self.overrides.over(self.defaults).query?.0?.name);
+        let of_query = || Some(self.overrides.merged_over(self.defaults).query?.0?.name);
         match holder {
-            Holder::OwnCookie => Some(OwnCarrier { holder, name }),
-            Holder::OwnHeader => {
+            SessionCarrier::OwnCookie => Some(OwnCarrier { holder, name }),
+            SessionCarrier::OwnHeader => {
                 let name = name.map(|name| name.to_ascii_lowercase());
                 Some(OwnCarrier { holder, name })
             }
-            Holder::Query => {
+            SessionCarrier::Query => {
                 let name = name.or_else(of_query);
                 Some(OwnCarrier { holder, name })
             }
-            Holder::Applications | Holder::Source => None,
+            SessionCarrier::Applications | SessionCarrier::Source => None,
         }
     }
 
@@ -110,7 +112,7 @@ impl Parts<'_> {
     pub(super) fn former(&self, former: &[FormerSessions]) -> Vec<OwnCarrier> {
         let carrier = |former: &FormerSessions| {
             let persistence = former.persistence()?;
-            let of_route = self.of_route.map(|route| route.over(&former.overrides));
+            let of_route = self.of_route.map(|route| route.merged_over(&former.overrides));
             self.carrier_by(&persistence, of_route.as_ref().unwrap_or(&former.overrides))
         };
         former.iter().filter_map(carrier).collect()
@@ -129,7 +131,10 @@ impl Parts<'_> {
     ///
     /// # Errors
     /// As [`Self::draft`].
-    pub(super) fn draft_after(&self, former: impl IntoIterator<Item = OwnCarrier>) -> Result<Draft, Vec<Fault>> {
+    pub(super) fn draft_after(
+        &self,
+        former: impl IntoIterator<Item = OwnCarrier>,
+    ) -> Result<PolicyDraft, Vec<SessionFieldError>> {
         let mut draft = self.draft()?;
         let own = self.carrier();
         for carrier in former {
@@ -144,8 +149,8 @@ impl Parts<'_> {
 
     /// # Errors
     /// If a field cannot be followed. The faults name each field.
-    pub(super) fn draft(&self) -> Result<Draft, Vec<Fault>> {
-        let Parts {
+    pub(super) fn draft(&self) -> Result<PolicyDraft, Vec<SessionFieldError>> {
+        let PolicyInputs {
             persistence,
             overrides,
             defaults,
@@ -153,18 +158,18 @@ impl Parts<'_> {
         } = *self;
         let holder = self.holder();
         let name = match &persistence.name {
-            None if holder == Holder::Applications => {
+            None if holder == SessionCarrier::Applications => {
                 let message = "expected the name of the application's cookie or header, because the mode is not insert";
-                return Err(vec![Fault::persistence(persistence.name_field(), message)]);
+                return Err(vec![SessionFieldError::persistence(persistence.name_field(), message)]);
             }
             name => name.as_deref().unwrap_or(GENERATED_NAME),
         };
         let mut config = PolicyConfig::default();
         match (holder, persistence.carrier) {
-            (Holder::Query, _) => self.check_in_place_of_cookie(holder, "query")?,
-            (Holder::Source, _) => self.check_in_place_of_cookie(holder, "source")?,
-            (_, Carrier::Header) => config.header = Some(self.header(name)?),
-            (_, Carrier::Cookie) => {
+            (SessionCarrier::Query, _) => self.check_in_place_of_cookie(holder, "query")?,
+            (SessionCarrier::Source, _) => self.check_in_place_of_cookie(holder, "source")?,
+            (_, PersistenceType::Header) => config.header = Some(self.header(name)?),
+            (_, PersistenceType::Cookie) => {
                 let mut cookie = CookieConfig::named(name);
                 if let Some(path) = self.path {
                     path.clone_into(&mut cookie.path);
@@ -172,9 +177,9 @@ impl Parts<'_> {
                 config.cookie = Some(cookie);
             }
         }
-        let below = defaults.over(&persistence.shape.defaults(holder));
-        let annotated = overrides.over(&below.only(|of| of.applies_to(holder)));
-        let fields = persistence.fields.over(&annotated);
+        let below = defaults.merged_over(&persistence.shape.defaults(holder));
+        let annotated = overrides.merged_over(&below.only(|of| of.applies_to(holder)));
+        let fields = persistence.fields.merged_over(&annotated);
         fields.apply(&mut config);
         if let (Some(query), Some(name)) = (&mut config.query, &persistence.name) {
             query.name.clone_from(name);
@@ -184,7 +189,7 @@ impl Parts<'_> {
         }
         self.check_limits(&config)?;
         self.check(&config)?;
-        Ok(Draft {
+        Ok(PolicyDraft {
             config,
             is_unnamed: persistence.name.is_none(),
             scope: fields.scope.clone().unwrap_or_default(),
@@ -194,39 +199,39 @@ impl Parts<'_> {
         })
     }
 
-    fn origins(&self, holder: Holder, fields: &SessionFields) -> Origins {
+    fn origins(&self, holder: SessionCarrier, fields: &SessionFields) -> Origins {
         let of_matches = self.path.is_some() && !matches!(fields.path, Some(CookiePath::At(_)));
         Origins::new(holder, |entry| {
             if !entry.is_set_in(fields) {
                 None
             } else if entry.config == ["cookie.path"] && of_matches {
-                Some(Part::Matches)
+                Some(FieldSource::Matches)
             } else if entry.is_set_in(&self.persistence.fields) {
-                Some(Part::Persistence)
+                Some(FieldSource::Persistence)
             } else if self.of_route.is_some_and(|route| entry.is_set_in(route)) {
-                Some(Part::Route)
+                Some(FieldSource::Route)
             } else if entry.is_set_in(self.overrides) {
-                Some(Part::Annotations)
+                Some(FieldSource::Annotations)
             } else if entry.is_set_in(self.defaults) {
-                Some(Part::Defaults)
+                Some(FieldSource::Defaults)
             } else {
-                Some(Part::Shape)
+                Some(FieldSource::Shape)
             }
         })
     }
 
-    pub(super) fn holder(&self) -> Holder {
+    pub(super) fn holder(&self) -> SessionCarrier {
         let of_cookie = |fields: &SessionFields| fields.in_place_of_cookie().filter(|_| self.persistence.is_cookie());
         if let Some(holder) = of_cookie(self.overrides) {
             return holder;
         }
         if self.mode() != CookieModeConfig::Insert {
-            return Holder::Applications;
+            return SessionCarrier::Applications;
         }
-        match of_cookie(&self.overrides.over(self.defaults)) {
+        match of_cookie(&self.overrides.merged_over(self.defaults)) {
             Some(holder) => holder,
-            None if self.persistence.is_cookie() => Holder::OwnCookie,
-            None => Holder::OwnHeader,
+            None if self.persistence.is_cookie() => SessionCarrier::OwnCookie,
+            None => SessionCarrier::OwnHeader,
         }
     }
 
@@ -235,22 +240,22 @@ impl Parts<'_> {
     }
 
     /// Checks fields beside this annotation, as far as the filter's check does not.
-    fn check_in_place_of_cookie(&self, holder: Holder, annotation: &str) -> Result<(), Vec<Fault>> {
-        let Parts {
+    fn check_in_place_of_cookie(&self, holder: SessionCarrier, annotation: &str) -> Result<(), Vec<SessionFieldError>> {
+        let PolicyInputs {
             persistence, overrides, ..
         } = *self;
         let none = format!("remove it with {annotation}");
-        let refused = |of| matches!(of, Of::Cookie | Of::Carrier) && !of.applies_to(holder);
+        let refused = |of| matches!(of, FieldTarget::Cookie | FieldTarget::Carrier) && !of.applies_to(holder);
         let refused = overrides.set_of(refused);
-        let mut faults: Vec<Fault> = refused
-            .map(|field| Fault::annotation(&field.annotation(), none.as_str()))
+        let mut faults: Vec<SessionFieldError> = refused
+            .map(|field| SessionFieldError::annotation(&field.annotation(), none.as_str()))
             .collect();
-        if holder == Holder::Query && overrides.source.as_ref().is_some_and(|source| source.0.is_some()) {
-            faults.push(Fault::annotation("source", none));
+        if holder == SessionCarrier::Query && overrides.source.as_ref().is_some_and(|source| source.0.is_some()) {
+            faults.push(SessionFieldError::annotation("source", none));
         }
         if overrides.mode.is_some_and(|mode| mode != CookieModeConfig::Insert) {
             let message = format!("expected insert, or none, with {annotation}");
-            faults.push(Fault::annotation("mode", message));
+            faults.push(SessionFieldError::annotation("mode", message));
         }
         // The API server fills in the defaults of both fields.
         let is_permanent = persistence.fields.lifetime_type == Some(LifetimeTypeConfig::Permanent);
@@ -268,7 +273,7 @@ impl Parts<'_> {
     }
 
     /// The Gateway API's rules for timeouts, and the controller's limits of timeouts and tables.
-    fn check_limits(&self, policy: &PolicyConfig) -> Result<(), Vec<Fault>> {
+    fn check_limits(&self, policy: &PolicyConfig) -> Result<(), Vec<SessionFieldError>> {
         let mut faults = Vec::new();
         for (field, timeout) in [
             ("absoluteTimeout", policy.absolute_timeout),
@@ -294,15 +299,16 @@ impl Parts<'_> {
         let lifetime = policy.cookie.as_ref().map(|cookie| cookie.lifetime_type);
         if lifetime == Some(LifetimeTypeConfig::Permanent) && policy.absolute_timeout.is_none() {
             let message = "expected a duration, because the cookie's lifetimeType is Permanent";
-            faults.push(Fault::persistence("absoluteTimeout", message));
+            faults.push(SessionFieldError::persistence("absoluteTimeout", message));
         }
         if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
 
-    fn header(&self, name: &str) -> Result<HeaderConfig, Vec<Fault>> {
-        let of_cookies = self.overrides.set_of(Of::is_for_cookies);
-        let refused = of_cookies.map(|field| Fault::annotation(&field.annotation(), "remove it with type Header"));
-        let faults: Vec<Fault> = refused.collect();
+    fn header(&self, name: &str) -> Result<HeaderConfig, Vec<SessionFieldError>> {
+        let of_cookies = self.overrides.set_of(FieldTarget::is_for_cookies);
+        let refused =
+            of_cookies.map(|field| SessionFieldError::annotation(&field.annotation(), "remove it with type Header"));
+        let faults: Vec<SessionFieldError> = refused.collect();
         if !faults.is_empty() {
             return Err(faults);
         }
@@ -311,7 +317,7 @@ impl Parts<'_> {
             CookieModeConfig::Prefix => HeaderModeConfig::Prefix,
             CookieModeConfig::Rewrite => {
                 let message = "expected insert or prefix, because the type is Header";
-                return Err(vec![Fault::annotation("mode", message)]);
+                return Err(vec![SessionFieldError::annotation("mode", message)]);
             }
         };
         Ok(HeaderConfig {
@@ -322,7 +328,7 @@ impl Parts<'_> {
     }
 
     /// The filter refuses a whole configuration for one bad policy, so none may be emitted.
-    fn check(&self, policy: &PolicyConfig) -> Result<(), Vec<Fault>> {
+    fn check(&self, policy: &PolicyConfig) -> Result<(), Vec<SessionFieldError>> {
         if let Some(problems) = refusal(policy) {
             let of_policy = |problem: &Problem| {
                 let field = problem.field.strip_prefix("policies.policy.").unwrap_or_default();
@@ -340,7 +346,7 @@ impl Parts<'_> {
     }
 
     /// Refuses further headers that may have the name which the header of a scope gets.
-    fn check_beside_generated_header(&self, policy: &PolicyConfig) -> Result<(), Vec<Fault>> {
+    fn check_beside_generated_header(&self, policy: &PolicyConfig) -> Result<(), Vec<SessionFieldError>> {
         let also = policy.also.iter().enumerate();
         let also =
             also.filter_map(|(i, also)| Some((format!("also[{i}].header.name"), also.header.as_ref()?.name.as_str())));
@@ -352,11 +358,11 @@ impl Parts<'_> {
             "expected a header that does not begin with {GENERATED_HEADER}, as the sessions' own one does without a \
              sessionName"
         );
-        let faults: Vec<Fault> = names.map(|(field, _)| self.fault(&field, &message)).collect();
+        let faults: Vec<SessionFieldError> = names.map(|(field, _)| self.fault(&field, &message)).collect();
         if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
 
-    fn fault(&self, field: &str, message: &str) -> Fault {
+    fn fault(&self, field: &str, message: &str) -> SessionFieldError {
         let below = SessionField::of_config(field).map(|(_, below)| below);
         let place = self.place(field);
         let message = match below.filter(|below| !below.is_empty()) {
@@ -365,7 +371,7 @@ impl Parts<'_> {
             }
             _ => message.to_owned(),
         };
-        Fault { place, message }
+        SessionFieldError { place, message }
     }
 
     /// The field of the object that sets this field of the filter's policy.
@@ -391,7 +397,7 @@ impl Parts<'_> {
     }
 }
 
-impl Draft {
+impl PolicyDraft {
     /// The cookie's name differs from other scopes' with `per_scope`.
     pub(super) fn of_scope(&self, scope: &str, per_scope: bool) -> PolicyConfig {
         let mut config = self.config.clone();
@@ -413,15 +419,15 @@ impl Draft {
     fn add_former(&self, config: &mut PolicyConfig, scope: &str) {
         let own = (&config.cookie, &config.header, &config.query);
         let own = match own {
-            (Some(cookie), ..) => Some((Holder::OwnCookie, cookie.name.clone())),
-            (_, Some(header), _) => Some((Holder::OwnHeader, header.name.to_ascii_lowercase())),
-            (.., query) => query.as_ref().map(|query| (Holder::Query, query.name.clone())),
+            (Some(cookie), ..) => Some((SessionCarrier::OwnCookie, cookie.name.clone())),
+            (_, Some(header), _) => Some((SessionCarrier::OwnHeader, header.name.to_ascii_lowercase())),
+            (.., query) => query.as_ref().map(|query| (SessionCarrier::Query, query.name.clone())),
         };
-        let mut known: Vec<(Holder, String)> = config.also.iter().filter_map(of_further).chain(own).collect();
+        let mut known: Vec<(SessionCarrier, String)> = config.also.iter().filter_map(of_further).chain(own).collect();
         for OwnCarrier { holder, name } in &self.former {
             let name = match (name, holder) {
                 (Some(name), _) => name.clone(),
-                (None, Holder::OwnHeader) => generated_header(scope),
+                (None, SessionCarrier::OwnHeader) => generated_header(scope),
                 (None, _) => GENERATED_NAME.to_owned(),
             };
             let carrier = (*holder, name.clone());
@@ -435,8 +441,8 @@ impl Draft {
     pub(super) fn former_note(&self) -> Option<String> {
         let words = |carrier: &OwnCarrier| {
             let what = match carrier.holder {
-                Holder::OwnHeader => "header",
-                Holder::Query => "parameter",
+                SessionCarrier::OwnHeader => "header",
+                SessionCarrier::Query => "parameter",
                 _ => "cookie",
             };
             match &carrier.name {
@@ -492,7 +498,7 @@ fn drop_vain_rebalance(config: &mut PolicyConfig) {
     config.rebalance = after.filter(|after| longest.is_none_or(|longest| *after < longest));
 }
 
-fn former(holder: Holder, name: String) -> FurtherConfig {
+fn former(holder: SessionCarrier, name: String) -> FurtherConfig {
     let field = |name| FurtherFieldConfig { name, forward: false };
     let mut further = FurtherConfig {
         cookie: None,
@@ -501,21 +507,21 @@ fn former(holder: Holder, name: String) -> FurtherConfig {
         former: true,
     };
     match holder {
-        Holder::OwnHeader => further.header = Some(field(name)),
-        Holder::Query => further.query = Some(FurtherParameterConfig { name, forward: false }),
+        SessionCarrier::OwnHeader => further.header = Some(field(name)),
+        SessionCarrier::Query => further.query = Some(FurtherParameterConfig { name, forward: false }),
         _ => further.cookie = Some(field(name)),
     }
     further
 }
 
-fn of_further(further: &FurtherConfig) -> Option<(Holder, String)> {
+fn of_further(further: &FurtherConfig) -> Option<(SessionCarrier, String)> {
     let FurtherConfig {
         cookie, header, query, ..
     } = further;
     match (cookie, header) {
-        (Some(cookie), _) => Some((Holder::OwnCookie, cookie.name.clone())),
-        (_, Some(header)) => Some((Holder::OwnHeader, header.name.to_ascii_lowercase())),
-        (None, None) => query.as_ref().map(|query| (Holder::Query, query.name.clone())),
+        (Some(cookie), _) => Some((SessionCarrier::OwnCookie, cookie.name.clone())),
+        (_, Some(header)) => Some((SessionCarrier::OwnHeader, header.name.to_ascii_lowercase())),
+        (None, None) => query.as_ref().map(|query| (SessionCarrier::Query, query.name.clone())),
     }
 }
 

@@ -4,24 +4,24 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::domains::EXPECTED;
 use super::facts::{RuleFacts, services};
-use super::former::Lost;
+use super::former::LostFields;
 use super::names_in_use::CookieNotes;
-use super::naming::{Naming, NamingGateways, naming_gateways, why_unusable};
-use super::objects::{Content, PolicyObject, PolicyTargets};
+use super::naming::{NamingGateways, NamingRoutes, naming_gateways, why_unusable};
+use super::objects::{PolicyContent, PolicyObject, PolicyTargets};
 use super::persistence::Shape;
-use super::policy::Draft;
-use super::rules::{Outcome, RuleChoice, Source};
+use super::policy::PolicyDraft;
+use super::rules::{PolicyOutcome, RuleChoice, SessionSource};
 use super::status::{Remarks, ancestor, deprecated, invalid, report};
 use crate::objects::RuleBackend;
 use crate::reports::{Condition, PolicyReport};
-use crate::unread::no_effect;
+use crate::unknown_fields::no_effect;
 use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings, affinity};
 use limpet_api::{ObjectName, ObjectRef};
 
 /// The most ancestors of a policy, by GEP-713.
 pub(crate) const MAX_ANCESTORS: usize = 16;
 
-pub(super) struct Statuses<'p> {
+pub(super) struct PolicyStatuses<'p> {
     objects: &'p Objects,
     settings: &'p Settings,
     policies: &'p [PolicyObject<'p>],
@@ -31,11 +31,11 @@ pub(super) struct Statuses<'p> {
     ancestors: GatewaysByPolicy<'p>,
 }
 
-type Touched<'r, 'p> = (&'r RuleChoice<'p>, Outcome<'p>);
+type GovernedRule<'r, 'p> = (&'r RuleChoice<'p>, PolicyOutcome<'p>);
 
 type GatewaysByPolicy<'p> = BTreeMap<&'p PolicyObject<'p>, BTreeSet<&'p ObjectName>>;
 
-impl<'p> Statuses<'p> {
+impl<'p> PolicyStatuses<'p> {
     pub(super) fn new(
         objects: &'p Objects,
         settings: &'p Settings,
@@ -80,7 +80,7 @@ impl<'p> Statuses<'p> {
         chosen: &[RuleChoice<'p>],
         cookies: &CookieNotes<'_>,
     ) -> BTreeMap<SessionPolicyName, PolicyReport> {
-        let mut touched: BTreeMap<&PolicyObject<'_>, Vec<Touched<'_, 'p>>> = BTreeMap::new();
+        let mut touched: BTreeMap<&PolicyObject<'_>, Vec<GovernedRule<'_, 'p>>> = BTreeMap::new();
         for rule in chosen {
             for (policy, outcome) in &rule.outcomes {
                 touched.entry(policy).or_default().push((rule, *outcome));
@@ -96,7 +96,7 @@ impl<'p> Statuses<'p> {
     fn report(
         &self,
         policy: &PolicyObject<'_>,
-        touched: &[Touched<'_, 'p>],
+        touched: &[GovernedRule<'_, 'p>],
         cookies: &CookieNotes<'_>,
     ) -> PolicyReport {
         let ancestors = self.ancestors.get(policy).into_iter().flatten();
@@ -104,7 +104,7 @@ impl<'p> Statuses<'p> {
             let rules = touched
                 .iter()
                 .filter(|(rule, _)| rule.facts.gateways.contains(*gateway));
-            let rules: Vec<Touched<'_, 'p>> = rules.copied().collect();
+            let rules: Vec<GovernedRule<'_, 'p>> = rules.copied().collect();
             let naming = self.naming.get(policy).and_then(|gateways| gateways.get(*gateway));
             let conditions = self.conditions(policy, &rules, naming, cookies);
             ancestor(gateway, conditions)
@@ -115,8 +115,8 @@ impl<'p> Statuses<'p> {
     fn conditions(
         &self,
         policy: &PolicyObject<'_>,
-        rules: &[Touched<'_, 'p>],
-        naming: Option<&Naming<'_>>,
+        rules: &[GovernedRule<'_, 'p>],
+        naming: Option<&NamingRoutes<'_>>,
         cookies: &CookieNotes<'_>,
     ) -> Vec<Condition> {
         if let Some(stand_in) = self.stand_in(policy) {
@@ -140,13 +140,14 @@ impl<'p> Statuses<'p> {
         for (rule, outcome) in rules {
             self.add_outcome(policy, rule.facts, *outcome, &mut not_governed);
         }
-        let is_lost = |outcome: &Outcome<'_>| matches!(outcome, Outcome::TargetLost | Outcome::NameTaken(_));
+        let is_lost =
+            |outcome: &PolicyOutcome<'_>| matches!(outcome, PolicyOutcome::TargetLost | PolicyOutcome::NameTaken(_));
         if rules.iter().all(|(_, outcome)| is_lost(outcome)) {
             return vec![Condition::fails("Accepted", "Conflicted", not_governed.to_string())];
         }
-        for (rule, _) in rules.iter().filter(|(_, outcome)| *outcome == Outcome::Governs) {
+        for (rule, _) in rules.iter().filter(|(_, outcome)| *outcome == PolicyOutcome::Governs) {
             self.add_notes(policy, rule, &mut about);
-            cookies.of(rule).for_each(|note| about.say(note));
+            cookies.for_rule(rule).for_each(|note| about.add_sentence(note));
         }
         self.add_notes_on_content(policy, content, &mut about);
         let programmed = programmed(unread, content.lost.as_ref(), rules, &not_governed);
@@ -162,16 +163,16 @@ impl<'p> Statuses<'p> {
         &self,
         policy: &PolicyObject<'_>,
         facts: &RuleFacts<'_>,
-        outcome: Outcome<'p>,
+        outcome: PolicyOutcome<'p>,
         remarks: &mut Remarks,
     ) {
-        match (outcome, words(policy, outcome)) {
-            (Outcome::TargetLost, _) => {
+        match (outcome, message(policy, outcome)) {
+            (PolicyOutcome::TargetLost, _) => {
                 for (text, service) in lost_targets(self.targets, policy, facts) {
                     remarks.add(text, service);
                 }
             }
-            (Outcome::NameTaken(_), Some(text)) => remarks.add(format!("{text}, on"), facts.route.to_string()),
+            (PolicyOutcome::NameTaken(_), Some(text)) => remarks.add(format!("{text}, on"), facts.route.to_string()),
             (_, Some(text)) => remarks.add(format!("{text} on"), rule_name(facts)),
             (_, None) => {}
         }
@@ -188,7 +189,7 @@ impl<'p> Statuses<'p> {
             };
             remarks.add(text.to_owned(), rule_name(facts));
         }
-        if let Some(note) = rule.draft.as_ref().and_then(Draft::former_note) {
+        if let Some(note) = rule.draft.as_ref().and_then(PolicyDraft::former_note) {
             remarks.add(format!("{note} on"), rule_name(facts));
         }
         for service in affinity_without_effect(self.objects, self.settings, facts) {
@@ -197,19 +198,23 @@ impl<'p> Statuses<'p> {
     }
 
     /// Notes on content that has no effect, is deprecated or was lost.
-    fn add_notes_on_content(&self, policy: &PolicyObject<'_>, content: &Content, remarks: &mut Remarks) {
-        content.overruled.iter().cloned().for_each(|why| remarks.say(why));
-        if content.persistence.shape == Shape::Union && self.settings.judges() {
+    fn add_notes_on_content(&self, policy: &PolicyObject<'_>, content: &PolicyContent, remarks: &mut Remarks) {
+        content
+            .overruled
+            .iter()
+            .cloned()
+            .for_each(|why| remarks.add_sentence(why));
+        if content.persistence.shape == Shape::Union && self.settings.serves() {
             let services = policy.targets.iter().filter_map(|(_, target)| match target {
                 RuleBackend::Service(name) => Some(name.clone()),
                 RuleBackend::XBackend(_) => None,
             });
             if let Some(note) = deprecated("an XBackendTrafficPolicy", services) {
-                remarks.say(note);
+                remarks.add_sentence(note);
             }
         }
         if let Some(lost) = &content.lost {
-            remarks.say(lost.to_string());
+            remarks.add_sentence(lost.to_string());
         }
     }
 
@@ -223,7 +228,7 @@ impl<'p> Statuses<'p> {
             let why = why_unusable(self.objects, &service.namespace, &service.name)?;
             Some(format!("spec.targetRefs[{index}].name: {why}"))
         });
-        unusable.map(|why| remarks.say(why)).count()
+        unusable.map(|why| remarks.add_sentence(why)).count()
     }
 
     /// Findings on policies without an ancestor: no rule leads to a target that does not exist.
@@ -277,10 +282,10 @@ impl<'p> Statuses<'p> {
 }
 
 /// Why a policy does not govern a rule, as far as the outcome says it.
-pub(super) fn words(policy: &PolicyObject<'_>, outcome: Outcome<'_>) -> Option<String> {
+pub(super) fn message(policy: &PolicyObject<'_>, outcome: PolicyOutcome<'_>) -> Option<String> {
     let text = match outcome {
-        Outcome::Governs | Outcome::Nothing | Outcome::TargetLost => return None,
-        Outcome::NameTaken(winner) => {
+        PolicyOutcome::Governs | PolicyOutcome::Nothing | PolicyOutcome::TargetLost => return None,
+        PolicyOutcome::NameTaken(winner) => {
             let content = policy.content();
             let field = content
                 .map(|content| content.persistence.name_field())
@@ -290,20 +295,20 @@ pub(super) fn words(policy: &PolicyObject<'_>, outcome: Outcome<'_>) -> Option<S
                  has it"
             )
         }
-        Outcome::Older(winner) => {
+        PolicyOutcome::Older(winner) => {
             format!("{winner}, which is older and targets another backend, takes precedence")
         }
-        Outcome::Inline => "sessionPersistence of the rule takes precedence".to_owned(),
-        Outcome::Destinations => "sessions of XBackends take precedence".to_owned(),
-        Outcome::Annotations => "the route's annotations cannot be followed, so there are no sessions".to_owned(),
-        Outcome::ForeignDomain { .. } => {
+        PolicyOutcome::Inline => "sessionPersistence of the rule takes precedence".to_owned(),
+        PolicyOutcome::Destinations => "sessions of XBackends take precedence".to_owned(),
+        PolicyOutcome::Annotations => "the route's annotations cannot be followed, so there are no sessions".to_owned(),
+        PolicyOutcome::ForeignDomain { .. } => {
             format!("{EXPECTED}, because browsers drop the cookie otherwise; there are no sessions")
         }
-        Outcome::Sessionless(why) => {
-            let why = why.words().unwrap_or("the rule cannot be followed");
+        PolicyOutcome::Sessionless(why) => {
+            let why = why.reason().unwrap_or("the rule cannot be followed");
             format!("{why}, so there are no sessions")
         }
-        Outcome::NoRoom => {
+        PolicyOutcome::NoRoom => {
             format!("there is no room for more than {MAX_ANCESTORS} ancestors, so there are no sessions")
         }
     };
@@ -326,7 +331,7 @@ pub(super) fn lost_targets<'r>(
 }
 
 /// The conditions at a Gateway none of whose rules has a target as a valid backend.
-fn without_rules(unread: &[String], naming: Option<&Naming<'_>>, about: &Remarks) -> Vec<Condition> {
+fn without_rules(unread: &[String], naming: Option<&NamingRoutes<'_>>, about: &Remarks) -> Vec<Condition> {
     let Some(naming) = naming.filter(|naming| naming.any_usable) else {
         return vec![Condition::fails("Accepted", "TargetNotFound", about.to_string())];
     };
@@ -342,14 +347,14 @@ fn without_rules(unread: &[String], naming: Option<&Naming<'_>>, about: &Remarks
 /// `Programmed`, if there is more to say than what Envoys acknowledge.
 fn programmed(
     unread: &[String],
-    lost: Option<&Lost>,
-    rules: &[Touched<'_, '_>],
+    lost: Option<&LostFields>,
+    rules: &[GovernedRule<'_, '_>],
     not_governed: &Remarks,
 ) -> Option<Condition> {
-    let count = |is: fn(Outcome<'_>) -> bool| rules.iter().filter(|(_, outcome)| is(*outcome)).count();
-    let governed = count(|outcome| outcome == Outcome::Governs);
+    let count = |is: fn(PolicyOutcome<'_>) -> bool| rules.iter().filter(|(_, outcome)| is(*outcome)).count();
+    let governed = count(|outcome| outcome == PolicyOutcome::Governs);
     if governed == 0 {
-        let is_refused = count(|outcome| matches!(outcome, Outcome::Sessionless(_))) == rules.len();
+        let is_refused = count(|outcome| matches!(outcome, PolicyOutcome::Sessionless(_))) == rules.len();
         let why = not_governed.to_string();
         return Some(if is_refused {
             Condition::fails("Programmed", "Invalid", why)
@@ -385,7 +390,7 @@ fn affinity_without_effect<'r>(
     settings: &Settings,
     facts: &'r RuleFacts<'_>,
 ) -> impl Iterator<Item = &'r ObjectName> {
-    let is_foreign = !settings.judges();
+    let is_foreign = !settings.serves();
     services(facts).filter(move |service| is_foreign && affinity::of_named(objects, service).is_some())
 }
 
@@ -410,7 +415,7 @@ pub(super) fn without_policy(chosen: &[RuleChoice<'_>]) -> BTreeMap<ObjectRef, C
     let mut remarks: BTreeMap<&ObjectRef, Remarks> = BTreeMap::new();
     let without = chosen
         .iter()
-        .filter(|rule| matches!(rule.source, Source::None | Source::Affinity));
+        .filter(|rule| matches!(rule.source, SessionSource::None | SessionSource::Affinity));
     for RuleChoice { facts, outcomes, .. } in without.filter(|rule| !rule.facts.gateways.is_empty()) {
         for policy in outcomes.keys().filter(|policy| policy.content.is_err()) {
             let text = format!("{policy} is refused, and its status says why, so it gives no sessions to");

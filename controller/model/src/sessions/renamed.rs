@@ -37,7 +37,10 @@ impl FormerSessions {
 }
 
 /// `rules`: what rules say, each with the last part of its name.
-pub(super) fn said_of_route(meta: &Meta, rules: impl Iterator<Item = (Text, SessionPersistence)>) -> SessionSettings {
+pub(super) fn settings_of_route(
+    meta: &Meta,
+    rules: impl Iterator<Item = (Text, SessionPersistence)>,
+) -> SessionSettings {
     SessionSettings {
         rules: rules.collect(),
         ..SessionSettings::annotated(meta)

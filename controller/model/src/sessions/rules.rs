@@ -3,28 +3,28 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::affinities::Affinities;
-use super::backends::Backends;
+use super::backends::SessionBackends;
 use super::by_cookie::ForeignRule;
-use super::facts::{RuleFacts, Sessionless, Twins};
-use super::fault::{Fault, annotation_field};
-use super::objects::{Content, PolicyObject, PolicyTargets, ValidPolicy};
-use super::origins::Part;
+use super::facts::{RuleFacts, Sessionless, TwinReferences};
+use super::field_error::{SessionFieldError, annotation_field};
+use super::objects::{PolicyContent, PolicyObject, PolicyTargets, ValidPolicy};
+use super::origins::FieldSource;
 use super::persistence::{self, Dialect, Persistence, Shape};
-use super::policy::{Draft, Parts};
-use super::renamed::{FormerSessions, said_of_route};
+use super::policy::{PolicyDraft, PolicyInputs};
+use super::renamed::{FormerSessions, settings_of_route};
 use super::{annotations, cookie_path};
 use crate::Settings;
+use crate::field_problem::FieldProblem;
 use crate::graph::{PathMatch, Session, SessionUse};
 use crate::objects::RuleBackend;
-use crate::problem::Problem;
 use crate::remembered_sessions::RememberedSessions;
-use crate::session_fields::{CookiePath, Holder, Of, SessionFields, SessionScope, SessionSplit};
+use crate::session_fields::{CookiePath, FieldTarget, SessionCarrier, SessionFields, SessionScope, SessionSplit};
 use limpet_api::{ObjectName, ObjectRef, Text};
 use limpet_core::config::schema::{CookieConfig, CookieModeConfig};
 
 /// Whether a policy governs a rule, and why not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome<'p> {
+pub(super) enum PolicyOutcome<'p> {
     /// The rule has its sessions.
     Governs,
     /// The policy asks for no sessions, or has mistakes.
@@ -50,7 +50,7 @@ pub(super) enum Outcome<'p> {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Source<'p> {
+pub(super) enum SessionSource<'p> {
     None,
     Inline,
     Policy(ValidPolicy<'p>),
@@ -62,7 +62,7 @@ pub(super) enum Source<'p> {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Scope {
+pub(super) struct RuleScope {
     /// Tokens are bound to it; where each destination has its own sessions, its cluster follows.
     pub(super) text: Text,
     pub(super) is_per_destination: bool,
@@ -71,7 +71,7 @@ pub(super) struct Scope {
     pub(super) has_several_cookies: bool,
 }
 
-impl Scope {
+impl RuleScope {
     pub(super) fn session(&self, policy: Text) -> Session {
         let scope = self.text.clone();
         let used = SessionUse { policy, scope };
@@ -86,26 +86,26 @@ impl Scope {
 #[derive(Debug)]
 pub(super) struct RuleChoice<'p> {
     pub(super) facts: &'p RuleFacts<'p>,
-    pub(super) source: Source<'p>,
+    pub(super) source: SessionSource<'p>,
     /// `None` if there are problems.
-    pub(super) draft: Option<Draft>,
+    pub(super) draft: Option<PolicyDraft>,
     /// The drafts by path, if the cookie's path depends on it.
-    pub(super) each: BTreeMap<PathMatch, Draft>,
+    pub(super) each: BTreeMap<PathMatch, PolicyDraft>,
     /// Problems of the route's annotations are on one of its rules.
-    pub(super) problems: Vec<Problem>,
-    pub(super) scope: Scope,
+    pub(super) problems: Vec<FieldProblem>,
+    pub(super) scope: RuleScope,
     pub(super) scope_note: Option<String>,
     /// Annotations of the route that have no effect, on one of its rules.
     pub(super) overruled: Vec<String>,
     /// Whether there were problems, here or on another rule of the route.
     pub(super) is_refused: bool,
     pub(super) is_routes_fault: bool,
-    pub(super) outcomes: BTreeMap<&'p PolicyObject<'p>, Outcome<'p>>,
+    pub(super) outcomes: BTreeMap<&'p PolicyObject<'p>, PolicyOutcome<'p>>,
 }
 
-pub(super) struct Chooser<'p> {
+pub(super) struct SessionChooser<'p> {
     pub(super) targets: &'p PolicyTargets<'p>,
-    pub(super) backends: &'p Backends,
+    pub(super) backends: &'p SessionBackends,
     pub(super) affinities: &'p Affinities,
     pub(super) settings: &'p Settings,
     pub(super) remembered: &'p RememberedSessions,
@@ -116,12 +116,12 @@ struct RouteSessions<'p> {
     /// Fields for rules with a header. Fields for cookies are meant for a rule of the route with a cookie, if any.
     for_headers: SessionFields,
     former: Vec<FormerSessions>,
-    drafts: BTreeMap<&'p PolicyObject<'p>, Result<Draft, Vec<Fault>>>,
+    drafts: BTreeMap<&'p PolicyObject<'p>, Result<PolicyDraft, Vec<SessionFieldError>>>,
 }
 
-type Inline = Option<Result<Persistence, Vec<Fault>>>;
+type InlinePersistence = Option<Result<Persistence, Vec<SessionFieldError>>>;
 
-impl<'p> Chooser<'p> {
+impl<'p> SessionChooser<'p> {
     pub(super) fn choose(&self, rules: &'p [RuleFacts<'p>]) -> Vec<RuleChoice<'p>> {
         let mut chosen: Vec<RuleChoice<'p>> = rules.iter().map(|rule| self.source(rule)).collect();
         let mut routes: HashMap<&ObjectRef, Vec<&mut RuleChoice<'p>>> = HashMap::new();
@@ -144,32 +144,34 @@ impl<'p> Chooser<'p> {
         // a backend "MUST NOT override which backend is selected", as a policy's would.
         let asks = facts.foreign.and_then(ForeignRule::asks);
         let source = if facts.inline.is_some() || asks.is_some() {
-            Source::Inline
-        } else if self.backends.any_asks(facts) {
+            SessionSource::Inline
+        } else if self.backends.any_requests_sessions(facts) {
             self.source_of_backends(facts)
         } else if let Some(oldest) = oldest {
-            Source::Policy(oldest)
+            SessionSource::Policy(oldest)
         } else if self.affinities.any(facts) {
-            Source::Affinity
+            SessionSource::Affinity
         } else {
-            Source::None
+            SessionSource::None
         };
         let outcome = |policy: &'p PolicyObject<'p>| {
             let Some(content) = policy.content() else {
-                return Outcome::Nothing;
+                return PolicyOutcome::Nothing;
             };
             if !owners.iter().any(|owner| owner.policy == policy) {
-                return Outcome::TargetLost;
+                return PolicyOutcome::TargetLost;
             }
             match source {
-                Source::Inline => Outcome::Inline,
-                Source::Destinations | Source::Kept(_) => Outcome::Destinations,
-                Source::Policy(winner) if winner.policy == policy => {
-                    facts.sessionless.map_or(Outcome::Governs, Outcome::Sessionless)
+                SessionSource::Inline => PolicyOutcome::Inline,
+                SessionSource::Destinations | SessionSource::Kept(_) => PolicyOutcome::Destinations,
+                SessionSource::Policy(winner) if winner.policy == policy => facts
+                    .sessionless
+                    .map_or(PolicyOutcome::Governs, PolicyOutcome::Sessionless),
+                SessionSource::Policy(winner) if have_one_name(winner.content, content) => {
+                    PolicyOutcome::NameTaken(winner.policy)
                 }
-                Source::Policy(winner) if have_one_name(winner.content, content) => Outcome::NameTaken(winner.policy),
-                Source::Policy(winner) => Outcome::Older(winner.policy),
-                Source::None | Source::Affinity => Outcome::Nothing,
+                SessionSource::Policy(winner) => PolicyOutcome::Older(winner.policy),
+                SessionSource::None | SessionSource::Affinity => PolicyOutcome::Nothing,
             }
         };
         let touching = backends().flat_map(|backend| self.targets.targeting(backend));
@@ -179,7 +181,7 @@ impl<'p> Chooser<'p> {
             draft: asks.map(|asks| asks.0.clone()),
             each: BTreeMap::new(),
             problems: Vec::new(),
-            scope: Scope::default(),
+            scope: RuleScope::default(),
             scope_note: None,
             overruled: Vec::new(),
             is_refused: false,
@@ -189,13 +191,13 @@ impl<'p> Chooser<'p> {
     }
 
     /// Whether the sessions of a rule that leads to `XBackend`s are theirs or its own.
-    fn source_of_backends(&self, facts: &'p RuleFacts<'p>) -> Source<'p> {
+    fn source_of_backends(&self, facts: &'p RuleFacts<'p>) -> SessionSource<'p> {
         // Wrong annotations are reported with the sessions of the rule.
         let said = annotations::read(&facts.meta.annotations).unwrap_or_default();
         let split = said.split.or(self.settings.session_defaults.split);
         match self.backends.first_with_sessions(facts) {
-            Some(first) if split == Some(SessionSplit::Keep) => Source::Kept(first),
-            _ => Source::Destinations,
+            Some(first) if split == Some(SessionSplit::Keep) => SessionSource::Kept(first),
+            _ => SessionSource::Destinations,
         }
     }
 
@@ -205,15 +207,15 @@ impl<'p> Chooser<'p> {
         };
         let overrides = annotations::read(&first.facts.meta.annotations);
         let read = |rule: &&mut RuleChoice<'_>| Some(persistence::read(rule.facts.inline?, Dialect::Either));
-        let inline: Vec<Inline> = rules.iter().map(read).collect();
-        let has_cookie = |(rule, inline): (&&mut RuleChoice<'_>, &Inline)| match (rule.source, inline) {
-            (Source::Inline, Some(Ok(persistence))) => persistence.is_cookie(),
-            (Source::Policy(owner), _) => owner.content.persistence.is_cookie(),
+        let inline: Vec<InlinePersistence> = rules.iter().map(read).collect();
+        let has_cookie = |(rule, inline): (&&mut RuleChoice<'_>, &InlinePersistence)| match (rule.source, inline) {
+            (SessionSource::Inline, Some(Ok(persistence))) => persistence.is_cookie(),
+            (SessionSource::Policy(owner), _) => owner.content.persistence.is_cookie(),
             _ => false,
         };
         let any_cookie = rules.iter().zip(&inline).any(has_cookie);
         let meta = first.facts.meta;
-        let said = || said_of_route(meta, rules.iter().filter_map(|rule| rule.facts.said()));
+        let said = || settings_of_route(meta, rules.iter().filter_map(|rule| rule.facts.written_persistence()));
         let former = self.remembered.former(&first.facts.route, meta, said);
         let mut route = overrides.map(|overrides| RouteSessions {
             for_headers: if any_cookie {
@@ -230,7 +232,7 @@ impl<'p> Chooser<'p> {
         for (rule, inline) in rules.iter_mut().zip(inline) {
             self.build(rule, inline, &mut route);
             // The sessions of two backends may have one name, whatever the route says.
-            let is_of_backends = matches!(rule.source, Source::Destinations) && route.is_ok();
+            let is_of_backends = matches!(rule.source, SessionSource::Destinations) && route.is_ok();
             rule.is_routes_fault = !rule.problems.is_empty() && !is_of_backends;
             if let Some(why) = rule.sessionless() {
                 rule.draft = None;
@@ -244,32 +246,37 @@ impl<'p> Chooser<'p> {
                 rule.draft = None;
                 rule.each.clear();
                 for outcome in rule.outcomes.values_mut() {
-                    if *outcome == Outcome::Governs {
-                        *outcome = Outcome::Annotations;
+                    if *outcome == PolicyOutcome::Governs {
+                        *outcome = PolicyOutcome::Annotations;
                     }
                 }
             }
         }
     }
 
-    fn build(&self, rule: &mut RuleChoice<'p>, inline: Inline, route: &mut Result<RouteSessions<'p>, Vec<Fault>>) {
+    fn build(
+        &self,
+        rule: &mut RuleChoice<'p>,
+        inline: InlinePersistence,
+        route: &mut Result<RouteSessions<'p>, Vec<SessionFieldError>>,
+    ) {
         let facts = rule.facts;
-        let below = |faults: &[Fault]| -> Vec<Problem> {
+        let below = |faults: &[SessionFieldError]| -> Vec<FieldProblem> {
             faults.iter().map(|fault| fault.clone().below(&facts.field)).collect()
         };
         if let Err(faults) = route {
             rule.problems = below(faults);
         }
         match (rule.source, inline, route) {
-            (Source::Inline, Some(Err(faults)), _) => rule.problems.extend(below(&faults)),
-            (Source::Inline, Some(Ok(persistence)), Ok(route)) => {
+            (SessionSource::Inline, Some(Err(faults)), _) => rule.problems.extend(below(&faults)),
+            (SessionSource::Inline, Some(Ok(persistence)), Ok(route)) => {
                 let overrides = route.overrides_of(&persistence);
                 rule.overruled = persistence.overruled(overrides, &facts.field, "");
                 if let Err(faults) = self.build_inline(&persistence, overrides, &route.former, rule) {
                     rule.problems.extend(below(&faults));
                 }
             }
-            (Source::Policy(owner), _, Ok(route)) => {
+            (SessionSource::Policy(owner), _, Ok(route)) => {
                 let ValidPolicy { policy, content } = owner;
                 let overrides = route.overrides_of(&content.persistence);
                 rule.overruled = content
@@ -280,16 +287,16 @@ impl<'p> Chooser<'p> {
                     Err(problems) => rule.problems.extend(problems),
                 }
             }
-            (Source::Kept(first), _, Ok(route)) => {
+            (SessionSource::Kept(first), _, Ok(route)) => {
                 rule.overruled = of_backends_alone(&route.overrides);
                 rule.draft = self.draft_of_backend(first, &route.overrides);
             }
-            (Source::Destinations, _, route) => {
+            (SessionSource::Destinations, _, route) => {
                 if let Ok(route) = route {
                     rule.overruled = of_backends_alone(&route.overrides);
                 }
                 if let Some((one, other)) = self.backends.with_one_name(facts) {
-                    rule.problems.push(Problem {
+                    rule.problems.push(FieldProblem {
                         field: format!("{}.backendRefs", facts.field),
                         message: format!(
                             "expected backends whose sessions have different names: XBackend {one} and XBackend \
@@ -308,24 +315,24 @@ impl<'p> Chooser<'p> {
         overrides: &SessionFields,
         former: &[FormerSessions],
         rule: &mut RuleChoice<'p>,
-    ) -> Result<(), Vec<Fault>> {
-        let parts = Parts::new(persistence, overrides, self.settings);
-        let has_own_cookie = parts.holder() == Holder::OwnCookie;
+    ) -> Result<(), Vec<SessionFieldError>> {
+        let parts = PolicyInputs::new(persistence, overrides, self.settings);
+        let has_own_cookie = parts.holder() == SessionCarrier::OwnCookie;
         if persistence.shape == Shape::Union && has_own_cookie && overrides.path == Some(CookiePath::Route) {
             let message = "expected root, or none: sessionPersistence.cookie has a path";
-            return Err(vec![Fault::annotation("path", message)]);
+            return Err(vec![SessionFieldError::annotation("path", message)]);
         }
-        let fields = overrides.over(&self.settings.session_defaults);
+        let fields = overrides.merged_over(&self.settings.session_defaults);
         let is_shared = fields.scope.is_some_and(|scope| scope != SessionScope::Rule);
         if is_shared && overrides.path == Some(CookiePath::Route) {
             let message = "expected root or a path like /shop, because rules share the session";
-            return Err(vec![Fault::annotation("path", message)]);
+            return Err(vec![SessionFieldError::annotation("path", message)]);
         }
         let is_of_route = !is_shared && fields.path == Some(CookiePath::Route);
         let paths = (persistence.shape == Shape::Named && has_own_cookie && is_of_route)
             .then(|| cookie_path::derive(&rule.facts.paths));
         let former = parts.former_of_rule(former, rule.facts.name.last());
-        let draft = |path: Option<&str>| Parts { path, ..parts }.draft_after(former.clone());
+        let draft = |path: Option<&str>| PolicyInputs { path, ..parts }.draft_after(former.clone());
         rule.draft = Some(draft(paths.as_ref().map(|paths| paths.all.as_str()))?);
         for (matched, path) in paths.iter().flat_map(|paths| &paths.each) {
             rule.each.insert(matched.clone(), draft(Some(path))?);
@@ -333,16 +340,20 @@ impl<'p> Chooser<'p> {
         Ok(())
     }
 
-    fn draft_of_backend(&self, name: &ObjectName, overrides: &SessionFields) -> Option<Draft> {
+    fn draft_of_backend(&self, name: &ObjectName, overrides: &SessionFields) -> Option<PolicyDraft> {
         let draft = self.backends.draft(name)?;
-        let fields = overrides.over(&self.settings.session_defaults);
+        let fields = overrides.merged_over(&self.settings.session_defaults);
         let mut origins = draft.origins;
-        for entry in fields.set_of(|of| of == Of::Rules) {
+        for entry in fields.set_of(|of| of == FieldTarget::Rules) {
             let is_of_route = entry.is_set_in(overrides);
-            let part = if is_of_route { Part::Route } else { Part::Defaults };
+            let part = if is_of_route {
+                FieldSource::Route
+            } else {
+                FieldSource::Defaults
+            };
             origins.set(&entry.annotation(), part);
         }
-        Some(Draft {
+        Some(PolicyDraft {
             scope: fields.scope.unwrap_or_default(),
             split: SessionSplit::Keep,
             origins,
@@ -351,27 +362,31 @@ impl<'p> Chooser<'p> {
     }
 
     /// The policy's draft, with the route's annotations in place of its own.
-    fn draft_of_policy(&self, owner: ValidPolicy<'p>, route: &mut RouteSessions<'p>) -> Result<Draft, Vec<Problem>> {
+    fn draft_of_policy(
+        &self,
+        owner: ValidPolicy<'p>,
+        route: &mut RouteSessions<'p>,
+    ) -> Result<PolicyDraft, Vec<FieldProblem>> {
         let ValidPolicy { policy, content } = owner;
         if route.overrides.is_empty() && route.former.is_empty() {
             return Ok(content.draft.clone());
         }
         let of_route = route.overrides_of(&content.persistence).clone();
-        let overrides = of_route.over(&content.overrides);
-        let parts = Parts {
+        let overrides = of_route.merged_over(&content.overrides);
+        let parts = PolicyInputs {
             of_route: Some(&of_route),
-            ..Parts::new(&content.persistence, &overrides, self.settings)
+            ..PolicyInputs::new(&content.persistence, &overrides, self.settings)
         };
         let former = &route.former;
         let draft = route.drafts.entry(policy).or_insert_with(|| {
             let of_policy = parts.former(&content.former);
             let of_route = former.iter().filter_map(|former| {
-                let overrides = former.overrides.over(&content.overrides);
+                let overrides = former.overrides.merged_over(&content.overrides);
                 parts.carrier_by(&content.persistence, &overrides)
             });
             parts.draft_after(of_policy.into_iter().chain(of_route))
         });
-        let of_route = |fault: &Fault| fault.clone().of_route(policy, |name| route.overrides.has(name));
+        let of_route = |fault: &SessionFieldError| fault.clone().of_route(policy, |name| route.overrides.has(name));
         draft.clone().map_err(|faults| faults.iter().map(of_route).collect())
     }
 }
@@ -388,7 +403,7 @@ impl RouteSessions<'_> {
 
 /// Annotations of a route without effect where its sessions belong to `XBackend`s.
 fn of_backends_alone(overrides: &SessionFields) -> Vec<String> {
-    let others = overrides.set_of(|of| of != Of::Rules);
+    let others = overrides.set_of(|of| of != FieldTarget::Rules);
     let said = others.map(|field| {
         format!(
             "{}: it has no effect on rules that lead to XBackends with sessions, whose own annotations count",
@@ -398,8 +413,8 @@ fn of_backends_alone(overrides: &SessionFields) -> Vec<String> {
     said.collect()
 }
 
-fn have_one_name(one: &Content, other: &Content) -> bool {
-    let key = |content: &Content| {
+fn have_one_name(one: &PolicyContent, other: &PolicyContent) -> bool {
+    let key = |content: &PolicyContent| {
         let persistence = &content.persistence;
         let name = persistence.name.as_deref()?;
         Some(if persistence.is_cookie() {
@@ -414,9 +429,9 @@ fn have_one_name(one: &Content, other: &Content) -> bool {
 /// GEP-1619, Session Naming Collision: of two policies with the same name on a route, the oldest one keeps it. Rules of
 /// one policy, of several routes, or with their own `sessionPersistence` get a name per scope instead (`shared_names`).
 fn settle_names<'p>(rules: &mut [&mut RuleChoice<'p>]) {
-    let mut by_policy: BTreeMap<&'p PolicyObject<'p>, Draft> = BTreeMap::new();
+    let mut by_policy: BTreeMap<&'p PolicyObject<'p>, PolicyDraft> = BTreeMap::new();
     for rule in rules.iter() {
-        if let (Source::Policy(owner), Some(draft)) = (rule.source, &rule.draft) {
+        if let (SessionSource::Policy(owner), Some(draft)) = (rule.source, &rule.draft) {
             by_policy.entry(owner.policy).or_insert_with(|| draft.clone());
         }
     }
@@ -435,21 +450,21 @@ fn settle_names<'p>(rules: &mut [&mut RuleChoice<'p>]) {
         }
     }
     for rule in rules {
-        if let Source::Policy(owner) = rule.source
+        if let SessionSource::Policy(owner) = rule.source
             && let Some(winner) = lost.get(owner.policy)
         {
             rule.draft = None;
-            rule.outcomes.insert(owner.policy, Outcome::NameTaken(winner));
+            rule.outcomes.insert(owner.policy, PolicyOutcome::NameTaken(winner));
         }
     }
 }
 
-fn twins_problem(facts: &RuleFacts<'_>, why: Sessionless) -> Option<Problem> {
-    let Sessionless::Twins(Twins { first, second }) = why else {
+fn twins_problem(facts: &RuleFacts<'_>, why: Sessionless) -> Option<FieldProblem> {
+    let Sessionless::Twins(TwinReferences { first, second }) = why else {
         return None;
     };
     let field = &facts.field;
-    Some(Problem {
+    Some(FieldProblem {
         field: format!("{field}.backendRefs[{second}]"),
         message: format!(
             "expected another Service than {field}.backendRefs[{first}] names, which has other filters: a session \
@@ -461,7 +476,10 @@ fn twins_problem(facts: &RuleFacts<'_>, why: Sessionless) -> Option<Problem> {
 impl RuleChoice<'_> {
     /// Sessions of destinations leave the choice to the split.
     pub(super) fn sessionless(&self) -> Option<Sessionless> {
-        let is_of_rule = matches!(self.source, Source::Inline | Source::Policy(_) | Source::Kept(_));
+        let is_of_rule = matches!(
+            self.source,
+            SessionSource::Inline | SessionSource::Policy(_) | SessionSource::Kept(_)
+        );
         let why = self.facts.sessionless?;
         (is_of_rule || !matches!(why, Sessionless::Twins(_))).then_some(why)
     }
@@ -472,7 +490,7 @@ impl RuleChoice<'_> {
 
     pub(super) fn named_cookies(&self) -> impl Iterator<Item = &CookieConfig> {
         let drafts = self.draft.iter().chain(self.each.values());
-        drafts.filter_map(Draft::named_cookie)
+        drafts.filter_map(PolicyDraft::named_cookie)
     }
 }
 

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use super::facts::Schemes;
-use super::origins::Part;
-use super::policy::Draft;
+use super::origins::FieldSource;
+use super::policy::PolicyDraft;
 use super::rules::RuleChoice;
 use super::scopes::shared_by;
 use super::shared_names::have_common_host;
@@ -34,21 +34,21 @@ impl Schemes {
     }
 }
 
-impl Draft {
+impl PolicyDraft {
     /// Adapts it to hosts that are also served over HTTP.
-    pub(super) fn over_http_too(mut self) -> Self {
+    pub(super) fn also_over_http(mut self) -> Self {
         if let Some(cookie) = &mut self.config.cookie
             && cookie.secure == SecureConfig::Auto
             // The attributes of the application's cookie are its own.
             && cookie.mode == CookieModeConfig::Insert
         {
             cookie.secure = SecureConfig::Never;
-            self.origins.set("secure", Part::Schemes);
+            self.origins.set("secure", FieldSource::Schemes);
         }
         self
     }
 
-    pub(super) fn over(self, schemes: &Schemes) -> Self {
+    pub(super) fn for_schemes(self, schemes: &Schemes) -> Self {
         self.over_shared(schemes.shared_cookies())
     }
 
@@ -58,12 +58,14 @@ impl Draft {
         } else {
             without_domain
         };
-        if is_shared { self.over_http_too() } else { self }
+        if is_shared { self.also_over_http() } else { self }
     }
 
     /// Whether the cookie would be `Secure` without the hosts that are served over HTTP.
     pub(super) fn is_plain_for_http(&self) -> bool {
-        self.origins.fields().any(|(_, part)| part == Some(Part::Schemes))
+        self.origins
+            .fields()
+            .any(|(_, part)| part == Some(FieldSource::Schemes))
     }
 }
 
@@ -73,7 +75,7 @@ pub(super) const NOT_SECURE: &str = "the cookie is not Secure, because its host 
 /// Settles the cookies of all rules. Rules that share a session, also through others, have one cookie, so they are
 /// settled together.
 pub(super) fn settle(chosen: &mut [RuleChoice<'_>]) {
-    let mut groups = Groups::default();
+    let mut groups = UnionFind::default();
     let mut first: BTreeMap<(String, Option<Text>), usize> = BTreeMap::new();
     for rule in &*chosen {
         let group = groups.add();
@@ -101,9 +103,9 @@ pub(super) fn settle(chosen: &mut [RuleChoice<'_>]) {
 
 /// Union-find: each rule knows one of its group, and in the end all know the same one.
 #[derive(Default)]
-struct Groups(Vec<usize>);
+struct UnionFind(Vec<usize>);
 
-impl Groups {
+impl UnionFind {
     fn add(&mut self) -> usize {
         self.0.push(self.0.len());
         self.0.len() - 1

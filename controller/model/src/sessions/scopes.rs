@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::policy::Draft;
-use super::rules::{RuleChoice, Scope, Source};
+use super::policy::PolicyDraft;
+use super::rules::{RuleChoice, RuleScope, SessionSource};
 use super::shared_names::have_common_host;
 use crate::objects::RuleBackend;
 use crate::session_fields::{SessionScope, SessionSplit};
@@ -18,7 +18,7 @@ use limpet_core::time::GatewayDuration;
 const MAX_LISTED: usize = 4;
 
 impl RuleChoice<'_> {
-    fn found_scope(&self) -> Scope {
+    fn found_scope(&self) -> RuleScope {
         let facts = self.facts;
         let draft = self.draft.as_ref();
         let is_per_destination = draft.is_some_and(|draft| draft.split == SessionSplit::Choose);
@@ -31,7 +31,7 @@ impl RuleChoice<'_> {
             Some(SessionScope::Service) => format!("service/{namespace}/{cluster}").into(),
         };
         let clusters: BTreeSet<&Text> = facts.clusters.iter().collect();
-        Scope {
+        RuleScope {
             of_cookie: if is_per_destination {
                 format!("{text}/{cluster}").into()
             } else {
@@ -54,7 +54,7 @@ impl RuleChoice<'_> {
         let all = || self.facts.backends.iter().zip(&self.facts.clusters);
         let of_target = |target: &RuleBackend| all().find(|(backend, _)| *backend == target);
         let target = match self.source {
-            Source::Policy(owner) => owner.policy.targets.iter().find_map(|(_, target)| of_target(target)),
+            SessionSource::Policy(owner) => owner.policy.targets.iter().find_map(|(_, target)| of_target(target)),
             _ => None,
         };
         let first = target.or_else(|| all().next());
@@ -163,12 +163,12 @@ fn difference(one: &RuleChoice<'_>, other: &RuleChoice<'_>) -> &'static str {
 }
 
 fn timeouts(rule: &RuleChoice<'_>) -> Option<[Option<GatewayDuration>; 2]> {
-    let Draft { config, .. } = rule.draft.as_ref()?;
+    let PolicyDraft { config, .. } = rule.draft.as_ref()?;
     Some([config.absolute_timeout, config.idle_timeout])
 }
 
 fn carrier(rule: &RuleChoice<'_>) -> Option<(String, String, Option<String>)> {
-    let Draft { config, .. } = rule.draft.as_ref()?;
+    let PolicyDraft { config, .. } = rule.draft.as_ref()?;
     let (kind, name) = config.carrier()?;
     let cookie = config.cookie.as_ref();
     let place = cookie.map(|cookie| (cookie.path.clone(), cookie.domain.clone()));

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::fault::{Fault, annotation_field};
-use crate::problem::{Problem, joined};
+use super::field_error::{SessionFieldError, annotation_field};
+use crate::field_problem::{FieldProblem, joined};
 use crate::remembered_sessions::{SessionSettings, session_annotations};
 use crate::reports::Condition;
 use crate::session_fields::quoted;
-use crate::stand_in::{AllJudged, Judged, Wrong};
+use crate::stand_in::{InvalidSessions, SessionVerdict, SessionVerdicts};
 use crate::{Objects, Settings, affinity};
 use limpet_api::{Kind, Object, ObjectName, ObjectRef, ServiceSpec};
 
@@ -49,7 +49,7 @@ fn is_wrong(service: &Object<ServiceSpec>, name: &str) -> bool {
     problems_of(service).iter().any(|problem| problem.field == field)
 }
 
-pub(crate) fn judged(objects: &Objects) -> AllJudged {
+pub(crate) fn session_verdicts(objects: &Objects) -> SessionVerdicts {
     let services = objects.services.iter().map(|(name, service)| {
         let object = ObjectRef {
             kind: Kind::Service,
@@ -57,11 +57,11 @@ pub(crate) fn judged(objects: &Objects) -> AllJudged {
         };
         let problems = joined(&problems_of(service));
         let judged = if problems.is_empty() {
-            Judged::Valid(Box::new(SessionSettings::annotated(&service.meta)))
+            SessionVerdict::Valid(Box::new(SessionSettings::annotated(&service.meta)))
         } else {
-            Judged::Wrong(Wrong {
+            SessionVerdict::Wrong(InvalidSessions {
                 problems,
-                ..Wrong::default()
+                ..InvalidSessions::default()
             })
         };
         (object, judged)
@@ -72,9 +72,9 @@ pub(crate) fn judged(objects: &Objects) -> AllJudged {
 pub(crate) fn problems(objects: &Objects, settings: &Settings) -> BTreeMap<ObjectRef, Condition> {
     let wrong = objects.services.iter().filter_map(|(name, service)| {
         let mut problems = problems_of(service);
-        if !settings.judges() && costs_of_deletion(objects, name, service) {
+        if !settings.serves() && costs_of_deletion(objects, name, service) {
             let message = "remove it with another control plane, whose Envoys do not tell of sessions";
-            problems.push(Fault::annotation(POD_DELETION_COST, message).below(""));
+            problems.push(SessionFieldError::annotation(POD_DELETION_COST, message).below(""));
         }
         let object = ObjectRef {
             kind: Kind::Service,
@@ -89,13 +89,13 @@ pub(crate) fn problems(objects: &Objects, settings: &Settings) -> BTreeMap<Objec
     wrong.collect()
 }
 
-fn problems_of(service: &Object<ServiceSpec>) -> Vec<Problem> {
+fn problems_of(service: &Object<ServiceSpec>) -> Vec<FieldProblem> {
     let has_affinity = matches!(affinity::of(&service.spec), Ok(Some(_)));
     let faults = session_annotations(&service.meta.annotations).filter_map(|(name, value)| {
         let expected = match (name, value) {
             (BEGIN, NEVER) if has_affinity => {
                 let message = "remove it with sessionAffinity: ClientIP, whose sessions begin at the Service";
-                return Some(Fault::annotation(name, message).below(""));
+                return Some(SessionFieldError::annotation(name, message).below(""));
             }
             (BEGIN, NEVER) | (POD_DELETION_COST, "true" | "false") => return None,
             (BEGIN, _) => NEVER.to_owned(),
@@ -103,7 +103,7 @@ fn problems_of(service: &Object<ServiceSpec>) -> Vec<Problem> {
             _ => format!("no annotation of this name on a Service, but one of {}", ALL.join(", ")),
         };
         let message = format!("expected {expected}, found {}", quoted(value));
-        Some(Fault::annotation(name, message).below(""))
+        Some(SessionFieldError::annotation(name, message).below(""))
     });
     faults.collect()
 }
@@ -116,7 +116,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::settings::Gateways;
+    use crate::settings::GatewayOwner;
     use crate::stand_in::remembered;
 
     fn service(annotations: &serde_json::Value) -> Object<ServiceSpec> {
@@ -148,7 +148,7 @@ mod tests {
             let name = service.meta.object_name();
             objects.services.insert(name.clone(), service.clone().into());
             let asks = costs_of_deletion(&objects, &name, &service);
-            objects.memory.sessions = remembered(&objects, &judged(&objects), |_| false);
+            objects.memory.sessions = remembered(&objects, &session_verdicts(&objects), |_| false);
             asks
         };
         let said = ["ture", "true", "ture", "yes", "false", "ture"].map(&mut say);
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn costs_with_another_control_plane_are_told_of() {
         let settings = Settings {
-            gateways: Gateways::Of(BTreeSet::new()),
+            gateways: GatewayOwner::Of(BTreeSet::new()),
             ..Settings::default()
         };
         let asking = service(&json!({"session.limpet.dev/pod-deletion-cost": "true"}));

@@ -10,17 +10,17 @@ use limpet_core::config::schema::CookieConfig;
 /// Cookies by name and path, and their hosts, as clients tell them apart (RFC 6265, section 5.3).
 #[derive(Debug)]
 pub(crate) struct SharedNames<'a, W> {
-    cookies: HashMap<(&'a str, &'a str), HashMap<CookiePlace, Writers<'a, W>>>,
+    cookies: HashMap<(&'a str, &'a str), HashMap<CookiePlace, NameWriters<'a, W>>>,
 }
 
 #[derive(Debug)]
-struct Writers<'a, W> {
-    all: Vec<(W, Since<'a>)>,
-    oldest: Oldest<'a>,
+struct NameWriters<'a, W> {
+    all: Vec<(W, ScopeAge<'a>)>,
+    oldest: OldestScopes<'a>,
 }
 
 /// Since when a scope may have its cookie, as text that sorts by time, and the scope. The smaller one keeps the name.
-pub(crate) type Since<'a> = (&'a str, &'a str);
+pub(crate) type ScopeAge<'a> = (&'a str, &'a str);
 
 /// Since when each scope has had its cookie: since the first of its writers.
 pub(crate) fn ages<'a>(writers: impl IntoIterator<Item = (&'a str, String)>) -> HashMap<&'a str, String> {
@@ -36,12 +36,12 @@ pub(crate) fn ages<'a>(writers: impl IntoIterator<Item = (&'a str, String)>) -> 
 
 /// The oldest scope, and the oldest of the others.
 #[derive(Debug, Clone, Copy, Default)]
-struct Oldest<'a>([Option<Since<'a>>; 2]);
+struct OldestScopes<'a>([Option<ScopeAge<'a>>; 2]);
 
-impl<'a> Oldest<'a> {
-    fn add(&mut self, since: Since<'a>) {
+impl<'a> OldestScopes<'a> {
+    fn add(&mut self, since: ScopeAge<'a>) {
         let [first, second] = &mut self.0;
-        let is_of = |known: &Option<Since<'a>>| known.is_some_and(|known| known.1 == since.1);
+        let is_of = |known: &Option<ScopeAge<'a>>| known.is_some_and(|known| known.1 == since.1);
         if first.is_none_or(|first| since < first) {
             if !is_of(first) {
                 *second = *first;
@@ -57,7 +57,7 @@ impl<'a> Oldest<'a> {
     }
 
     /// The oldest other scope that is older.
-    fn before(&self, since: Since<'a>) -> Option<Since<'a>> {
+    fn before(&self, since: ScopeAge<'a>) -> Option<ScopeAge<'a>> {
         let mut all = self.0.iter().flatten();
         all.find(|known| known.1 != since.1 && **known < since).copied()
     }
@@ -75,15 +75,15 @@ impl<'a, W: Copy + Eq + Hash> SharedNames<'a, W> {
     pub(crate) fn add(
         &mut self,
         writer: W,
-        since: Since<'a>,
+        since: ScopeAge<'a>,
         places: impl IntoIterator<Item = CookiePlace>,
         cookie: &'a CookieConfig,
     ) {
         let cookies = self.cookies.entry((&cookie.name, &cookie.path)).or_default();
         for place in places {
-            let writers = cookies.entry(place).or_insert_with(|| Writers {
+            let writers = cookies.entry(place).or_insert_with(|| NameWriters {
                 all: Vec::new(),
-                oldest: Oldest::default(),
+                oldest: OldestScopes::default(),
             });
             writers.all.push((writer, since));
             writers.oldest.add(since);
@@ -92,10 +92,10 @@ impl<'a, W: Copy + Eq + Hash> SharedNames<'a, W> {
 
     /// The writers whose cookie an older scope also writes, with the oldest of these, in time linear in the number of
     /// hosts.
-    pub(crate) fn shared(&self) -> HashMap<W, Since<'a>> {
-        let mut shared: HashMap<W, Since<'a>> = HashMap::new();
+    pub(crate) fn shared(&self) -> HashMap<W, ScopeAge<'a>> {
+        let mut shared: HashMap<W, ScopeAge<'a>> = HashMap::new();
         for hosts in self.cookies.values() {
-            let mut within: HashMap<CookiePlace, Oldest<'a>> = HashMap::new();
+            let mut within: HashMap<CookiePlace, OldestScopes<'a>> = HashMap::new();
             for (host, writers) in hosts {
                 for wider in wider_places(host).filter(|wider| hosts.contains_key(wider)) {
                     within.entry(wider).or_default().merge(&writers.oldest);
@@ -153,13 +153,13 @@ pub(crate) struct WrittenCookie {
     pub(crate) name: String,
     pub(crate) path: String,
     pub(crate) place: CookiePlace,
-    /// As [`Since`].
+    /// As [`ScopeAge`].
     pub(crate) since: (String, String),
 }
 
 impl WrittenCookie {
     pub(super) fn all(
-        (since, scope): Since<'_>,
+        (since, scope): ScopeAge<'_>,
         places: BTreeSet<CookiePlace>,
         cookie: &CookieConfig,
     ) -> impl Iterator<Item = Self> {

@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::problem::{Problem, joined};
+use crate::field_problem::{FieldProblem, joined};
 use crate::reports::{AncestorReport, Condition, PolicyReport};
 use limpet_api::{Kind, Meta, ObjectName, ParentRef};
 
@@ -40,7 +40,7 @@ pub(super) fn report(meta: &Meta, ancestors: impl IntoIterator<Item = AncestorRe
     }
 }
 
-pub(super) fn invalid(problems: &[Problem]) -> Condition {
+pub(super) fn invalid(problems: &[FieldProblem]) -> Condition {
     Condition::fails("Accepted", "Invalid", joined(problems))
 }
 
@@ -70,7 +70,7 @@ impl Remarks {
         self.0.entry(text).or_default().insert(subject);
     }
 
-    pub(crate) fn say(&mut self, sentence: String) {
+    pub(crate) fn add_sentence(&mut self, sentence: String) {
         self.0.entry(sentence).or_default();
     }
 

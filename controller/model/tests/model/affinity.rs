@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{SHOP, built, forward, objects, routes};
 use limpet_model::graph::{Balance, Cluster, ClusterName, Graph, HashOn, Route, Session};
-use limpet_model::{Gateways, Reports, Settings, build};
+use limpet_model::{GatewayOwner, Reports, Settings, build};
 
 /// `config`: its `sessionAffinityConfig`.
 fn affine(config: &str) -> String {
@@ -215,7 +215,7 @@ spec:
 ";
     let (graph, _) = built(&format!("{}{grant}", affine("")));
     let from = |service: &str| -> Vec<String> {
-        let found = graph.led_from[&limpet_api::ObjectName::new("shop", service)].iter();
+        let found = graph.referencing_namespaces[&limpet_api::ObjectName::new("shop", service)].iter();
         found.map(ToString::to_string).collect()
     };
     assert_eq!(from("v1"), ["front", "shop"]);
@@ -262,7 +262,7 @@ fn a_routes_bad_annotation_ends_these_sessions_as_well() {
 #[test]
 fn another_control_plane_serves_services_in_its_own_ways() {
     let settings = Settings {
-        gateways: Gateways::Of(["limpet.dev/controller".to_owned()].into()),
+        gateways: GatewayOwner::Of(["limpet.dev/controller".to_owned()].into()),
         ..Settings::default()
     };
     let backends = format!("backendRefs: [{V1}]");

@@ -3,7 +3,7 @@
 use limpet_api::ObjectName;
 use limpet_model::graph::{Action, BackendTls, Graph, Protocol, SubjectAltName, Target, TrustedAuthorities};
 use limpet_model::reports::{Condition, ConditionStatus};
-use limpet_model::{Authorities, Gateways, Reports, Settings, build};
+use limpet_model::{Authorities, GatewayOwner, Reports, Settings, build};
 
 use super::{CLASS, SHOP, condition, expect, forward, objects, of_type, routes};
 
@@ -577,7 +577,7 @@ fn another_control_plane_follows_the_policies_itself() {
         policy("tls", 1, "name: v1", "{hostname: a}")
     );
     let settings = Settings {
-        gateways: Gateways::Of(["limpet.dev/controller".to_owned()].into()),
+        gateways: GatewayOwner::Of(["limpet.dev/controller".to_owned()].into()),
         ..Settings::default()
     };
     let (graph, reports) = build(&objects::read_any(&all), &settings);

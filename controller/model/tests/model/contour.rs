@@ -9,7 +9,9 @@ use super::objects::read_any;
 use limpet_api::{Kind, Object, ObjectName, ObjectRef, Text, readable};
 use limpet_model::graph::{Action, Graph, PathMatch, Session, VirtualHost};
 use limpet_model::reports::{IngressRouteReport, IngressRouteStatus};
-use limpet_model::{ContourSettings, InPlace, Objects, Quarantined, Reports, Settings, build, contour_secrets};
+use limpet_model::{
+    ContourSettings, Objects, Quarantined, Reports, RouteReplacement, Settings, build, contour_secrets,
+};
 
 fn contour() -> ContourSettings {
     serde_json::from_value(json!({"gateway": "limpet/contour"})).expect("settings")
@@ -196,7 +198,7 @@ fn only_who_is_given_a_prefix_by_another_matches_segments() {
 
 #[test]
 fn an_object_that_envoy_refuses_costs_its_own_routes() {
-    let of = |serves: InPlace| {
+    let of = |serves: RouteReplacement| {
         let mut objects = objects(&format!("{}{}", root("web", COOKIE), root("other", COOKIE)));
         let object = ObjectRef {
             kind: Kind::IngressRoute,
@@ -230,9 +232,9 @@ fn an_object_that_envoy_refuses_costs_its_own_routes() {
             .map(|(host, action)| (host.to_owned(), action.to_owned()))
     };
     for (serves, action) in [
-        (InPlace::Former, "forward"),
-        (InPlace::Status500, "500"),
-        (InPlace::Nothing, ""),
+        (RouteReplacement::Former, "forward"),
+        (RouteReplacement::Status500, "500"),
+        (RouteReplacement::Nothing, ""),
     ] {
         let mut found = of(serves);
         found.sort_by(|one, other| other.cmp(one));
@@ -281,7 +283,10 @@ spec: {virtualhost: {fqdn: none.example, tls: {}}}
 fn addresses_are_watched_for_the_scopes_that_lead_to_them() {
     let (graph, _) = built(&root("web", COOKIE));
     let service = ObjectName::new("shop", "web");
-    let watched: Vec<&str> = graph.led_from[&service].iter().map(|namespace| &**namespace).collect();
+    let watched: Vec<&str> = graph.referencing_namespaces[&service]
+        .iter()
+        .map(|namespace| &**namespace)
+        .collect();
     let (_, _, scope) = &sessions(&graph)[0];
     assert_eq!(watched, [scope.split('/').nth(1).expect("a second part")]);
 }

@@ -229,7 +229,7 @@ fn invalid_parameters_are_named_and_change_nothing() {
         ),
         (
             with("", "serviceRef: {name: a}", &managed()),
-            "spec.serviceRef: expected it with managed: false",
+            "spec.serviceRef: expected it only with managed: false",
         ),
         (
             with("", "managed: true", &Settings::default()),
@@ -367,7 +367,7 @@ fn a_gateway_runs_no_programs_in_the_controllers_namespace() {
         ("patch: {deployment: {spec: {}}}", "spec.patch"),
     ] {
         let words =
-            format!("EnvoyDeployment shop/own: {field}: expected it in the parameters of the GatewayClass alone");
+            format!("EnvoyDeployment shop/own: {field}: expected it only in the parameters of the GatewayClass");
         let built = with("", own, &managed());
         expect(
             of_type(&built.conditions, "Accepted"),

@@ -6,7 +6,7 @@ use super::objects;
 use limpet_api::ObjectName;
 use limpet_model::reports::{Condition, PolicyReport};
 use limpet_model::{
-    Extent, Gateways, Graph, Reports, SessionPolicyKind, SessionPolicyName, Settings, Unsupported, build,
+    Extent, GatewayOwner, Graph, Reports, SessionPolicyKind, SessionPolicyName, Settings, Unsupported, build,
 };
 
 const CLASS: &str = "
@@ -30,7 +30,7 @@ spec: {targetRefs: [{group: '', kind: Service, name: v1}], sessionPersistence: {
 
 fn built(manifests: &str) -> (Graph, Reports) {
     let settings = Settings {
-        gateways: Gateways::Of(BTreeSet::from(["example.com/theirs".to_owned()])),
+        gateways: GatewayOwner::Of(BTreeSet::from(["example.com/theirs".to_owned()])),
         ..Settings::default()
     };
     build(&objects::read(&format!("{CLASS}{manifests}")), &settings)

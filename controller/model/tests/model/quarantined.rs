@@ -1,7 +1,7 @@
 //! Routes that Envoys refused.
 
 use limpet_api::{Kind, ObjectRef};
-use limpet_model::{InPlace, Quarantined};
+use limpet_model::{Quarantined, RouteReplacement};
 
 use super::*;
 
@@ -23,7 +23,7 @@ spec:
 ";
 
 /// The route of `shop.example`, with its conditions.
-fn served(serves: InPlace) -> (Option<Route>, Vec<(&'static str, ConditionStatus, String)>) {
+fn served(serves: RouteReplacement) -> (Option<Route>, Vec<(&'static str, ConditionStatus, String)>) {
     let mut objects = objects::read(&format!("{CLASS}{SHOP}{WILDCARD}"));
     let name = ObjectName::new("shop", "shop");
     let kind = Kind::HttpRoute;
@@ -51,7 +51,7 @@ fn served(serves: InPlace) -> (Option<Route>, Vec<(&'static str, ConditionStatus
 
 #[test]
 fn a_former_version_is_served_and_told() {
-    let (route, conditions) = served(InPlace::Former);
+    let (route, conditions) = served(RouteReplacement::Former);
     assert!(matches!(route.expect("a route").action, Action::Forward(_)));
     assert_eq!(conditions[0].1, ConditionStatus::True);
     assert_eq!(
@@ -66,7 +66,7 @@ fn a_former_version_is_served_and_told() {
 
 #[test]
 fn without_one_its_matches_answer_500_and_nothing_else() {
-    let (route, conditions) = served(InPlace::Status500);
+    let (route, conditions) = served(RouteReplacement::Status500);
     let route = route.expect("a route");
     assert!(matches!(route.action, Action::Respond { status: 500, .. }));
     assert!(route.response_headers.is_empty());
@@ -76,7 +76,7 @@ fn without_one_its_matches_answer_500_and_nothing_else() {
 
 #[test]
 fn a_host_without_any_rule_stays_its_own() {
-    let (route, conditions) = served(InPlace::Nothing);
+    let (route, conditions) = served(RouteReplacement::Nothing);
     assert_eq!(route, None);
     let message = "Envoy refuses generation 4, so it is not served: Envoy one: no";
     assert_eq!(conditions[0], ("Accepted", ConditionStatus::False, message.to_owned()));

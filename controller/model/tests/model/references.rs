@@ -78,7 +78,7 @@ spec:
         .iter()
         .map(|destination| matches!(destination.target, Target::Invalid { .. }));
     assert_eq!(are_invalid.collect::<Vec<_>>(), [false, true, false]);
-    let words = "spec.rules[0].backendRefs[1]: expected a backend whose short hash differs from that of \
+    let words = "spec.rules[0].backendRefs[1]: expected a backend whose short hash differs from the hash of \
                  service/shop/b12273/80";
     let condition = condition(&reports, "PartiallyInvalid");
     expect(condition, ConditionStatus::True, "UnsupportedValue", &[words]);

@@ -1,6 +1,6 @@
 //! Objects whose sessions cannot be followed any more.
 
-use limpet_model::{Gateways, Memory, Objects, SessionLimits};
+use limpet_model::{GatewayOwner, Memory, Objects, SessionLimits};
 use std::time::Duration;
 
 use super::*;
@@ -567,7 +567,7 @@ fn what_the_operator_forbids_now_does_not_stay() {
 #[test]
 fn a_typo_ended_sessions_with_another_control_plane() {
     let settings = Settings {
-        gateways: Gateways::Of(["limpet.dev/controller".to_owned()].into()),
+        gateways: GatewayOwner::Of(["limpet.dev/controller".to_owned()].into()),
         ..Settings::default()
     };
     let good = route("HTTPRoute", 1, STRICT, NAMED);

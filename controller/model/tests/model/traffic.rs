@@ -234,7 +234,7 @@ fn a_cors_filter_has_the_defaults_of_the_api() {
 #[test]
 fn a_cors_filter_that_cannot_be_followed_is_refused() {
     for (cors, said) in [
-        ("allowMethods: ['*', GET]", "allowMethods: expected * alone"),
+        ("allowMethods: ['*', GET]", "allowMethods: expected only *"),
         ("allowMethods: ['G T']", "allowMethods[0]: expected a method"),
         ("allowHeaders: ['']", "allowHeaders[0]: expected a header's name"),
         (

@@ -6,7 +6,7 @@ use crate::manifests::ManifestInputs;
 use crate::used::{beginning_all_the_same, without_budgets, without_hash};
 use limpet_api::{Kind, ObjectName};
 use limpet_model::graph::{
-    Action, AskedBy, Destination, Forward, Graph, RuleName, RuleOrigin, Session, SessionUse, Target,
+    Action, Destination, Forward, Graph, RuleName, RuleOrigin, Session, SessionRequester, SessionUse, Target,
 };
 use limpet_model::{Extent, Unsupported};
 
@@ -79,7 +79,7 @@ fn judge<'a>(
             return Err("backendRefs: expected Services: Envoy Gateway knows no XBackend");
         }
     };
-    if origin.asked_by == AskedBy::Rule {
+    if origin.requested_by == SessionRequester::Rule {
         return Err(
             "sessionPersistence: expected a session policy for the Service in its place: of this field Envoy \
              Gateway makes an unsigned session of its own",

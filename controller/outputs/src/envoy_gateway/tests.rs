@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use limpet_api::{Kind, ObjectName, ObjectRef};
 use limpet_model::FewSet;
-use limpet_model::graph::{AskedBy, RuleOrigin, SessionUse};
+use limpet_model::graph::{RuleOrigin, SessionRequester, SessionUse};
 
 use super::rules::SessionRule;
 use super::{draining, policies};
@@ -19,7 +19,7 @@ fn policy_name(kind: Kind, route: &str, rule: Option<&str>) -> String {
         index: 0,
         name: rule.map(str::to_owned),
         gateways: FewSet::default(),
-        asked_by: AskedBy::Rule,
+        requested_by: SessionRequester::Rule,
     };
     let session = SessionUse {
         policy: "web".into(),

@@ -53,7 +53,7 @@ fn origin(kind: Kind, route: &str, index: usize, name: Option<&str>) -> RuleOrig
         index,
         name: name.map(str::to_owned),
         gateways: FewSet::default(),
-        asked_by: limpet_model::graph::AskedBy::Rule,
+        requested_by: limpet_model::graph::SessionRequester::Rule,
     }
 }
 

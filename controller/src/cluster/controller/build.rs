@@ -153,7 +153,7 @@ impl Builder {
         let (mut graph, mut reports) = self.stages.model.build(objects, settings);
         // What is remembered changes no resource.
         let memory = std::mem::take(&mut graph.memory);
-        let led_from = std::mem::take(&mut graph.led_from);
+        let led_from = std::mem::take(&mut graph.referencing_namespaces);
         let envoys = graph.envoys.values();
         let services_of_envoys = envoys.filter_map(|envoys| envoys.service()).cloned().collect();
         // A Gateway without any route gets resources, too. Contour's is no object.

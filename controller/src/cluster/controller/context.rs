@@ -33,7 +33,7 @@ impl ControllerContext {
 
     /// Whether sessions are counted. Envoys of other control planes do not report them.
     pub(crate) fn counts_sessions(&self) -> bool {
-        self.settings.judges() && self.config.sessions.enabled
+        self.settings.serves() && self.config.sessions.enabled
     }
 
     pub(crate) fn recorder(&self) -> EventRecorder {

@@ -235,7 +235,7 @@ impl ControlLoop {
         let namespaces = context.config.namespaces.iter();
         let watched = WatchSettings {
             controller: settings.controller_name.as_str().into(),
-            serves: settings.judges(),
+            serves: settings.serves(),
             namespaces: namespaces.map(|name| Arc::from(name.as_str())).collect(),
             own_namespace: settings.managed.as_ref().map(|_| Arc::from(context.namespace())),
             contour: settings.contour.clone(),

@@ -270,7 +270,7 @@ fn start_envoys(
     context: &ControllerContext,
 ) -> (Option<EnvoyTarget>, watch::Receiver<WrittenManifests>) {
     match &context.config.envoy.managed {
-        Some(options) if context.settings.judges() => {
+        Some(options) if context.settings.serves() => {
             let (envoys, writer, written) = target::envoys(context, options);
             tasks.spawn(reconcile_loop::run(writer));
             (Some(envoys), written)
@@ -292,7 +292,7 @@ fn start_services(
         observation.clone(),
         context.leads.clone(),
     );
-    if context.settings.judges() {
+    if context.settings.serves() {
         tasks.spawn(reconcile_loop::run(services));
     }
     refused

@@ -12,7 +12,7 @@ use imbl::ordmap::DiffItem;
 use crate::cluster::reconcile::replicas::{RefusedRoute, ReplicaView};
 use crate::cluster::reconcile::status::shortened;
 use limpet_api::{GrpcRouteSpec, HttpRouteSpec, IngressRouteSpec, Kind, Object, ObjectName, ObjectRef, Text};
-use limpet_model::{InPlace, Map, Objects, Quarantined};
+use limpet_model::{Map, Objects, Quarantined, RouteReplacement};
 use limpet_resources::{Name, ResourceVersion, Resources};
 use limpet_xds::RefusedUnit;
 
@@ -165,10 +165,10 @@ impl Quarantine {
             }
             let former = self.former.get(&object).filter(|former| **former != route);
             let (next, serves) = match (known.map(|known| known.serves), former) {
-                (None, Some(former)) => (former, InPlace::Former),
-                (None, None) | (Some(InPlace::Former), _) => (&route, InPlace::Status500),
-                (Some(InPlace::Status500), _) => (&route, InPlace::Nothing),
-                (Some(InPlace::Nothing), _) => continue,
+                (None, Some(former)) => (former, RouteReplacement::Former),
+                (None, None) | (Some(RouteReplacement::Former), _) => (&route, RouteReplacement::Status500),
+                (Some(RouteReplacement::Status500), _) => (&route, RouteReplacement::Nothing),
+                (Some(RouteReplacement::Nothing), _) => continue,
             };
             *replaced += usize::from(known.is_none());
             let quarantined = Quarantined {

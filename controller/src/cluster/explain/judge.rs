@@ -16,7 +16,7 @@ use limpet_core::config::schema::FilterConfig;
 use limpet_core::keyring::{KeyId, Keyring};
 use limpet_core::outcome::RequestOutcome;
 use limpet_core::time::{GatewayDuration, Timestamp};
-use limpet_core::token::{CarrierMode, Claims, Destination, Realm, Refusal, Unverified};
+use limpet_core::token::{CarrierMode, Claims, DestinationId, Realm, TokenRefusal, UnverifiedToken};
 use limpet_model::Graph;
 use limpet_model::endpoints::{Endpoint, EndpointState};
 use limpet_model::explanation::{DestinationExplanation, RuleExplanation};
@@ -59,7 +59,7 @@ impl TokenJudge<'_> {
             claims: None,
         };
         let token = presented.token.as_bytes();
-        let unverified = match Unverified::parse(token) {
+        let unverified = match UnverifiedToken::parse(token) {
             Ok(unverified) => unverified,
             Err(refusal) => {
                 let count = presented.token.chars().count();
@@ -91,7 +91,7 @@ impl TokenJudge<'_> {
         match told {
             Some(KeySourceError::Revoked) => {
                 judgement.why = format!("key {id} is revoked: none of its tokens counts any more");
-                judgement.refused(Refusal::RevokedKey)
+                judgement.refused(TokenRefusal::RevokedKey)
             }
             Some(unavailable) => {
                 judgement.verdict = TokenVerdict::NotVerified;
@@ -105,7 +105,7 @@ impl TokenJudge<'_> {
                 judgement.accepted_by = Some(format!(
                     "Envoys whose keyring has the key {id}: another cluster, or this one before the key was removed"
                 ));
-                judgement.refused(Refusal::UnknownKey)
+                judgement.refused(TokenRefusal::UnknownKey)
             }
         }
     }
@@ -184,7 +184,7 @@ impl TokenJudge<'_> {
             judgement.why = format!("its destination {hash}{named} is no cluster of this rule");
             judgement.accepted_by =
                 (!rules.is_empty()).then(|| format!("this rule, once it leads there again: {} there", leads(&rules)));
-            return judgement.refused(Refusal::UnknownDestination);
+            return judgement.refused(TokenRefusal::UnknownDestination);
         };
         judgement.verdict = TokenVerdict::Honoured;
         let cluster = destination
@@ -230,11 +230,11 @@ impl TokenJudge<'_> {
         judgement
     }
 
-    fn refusal(&self, refusal: Refusal, session: &CandidateSession, claims: &Claims) -> String {
+    fn refusal(&self, refusal: TokenRefusal, session: &CandidateSession, claims: &Claims) -> String {
         let ago = |time| time_format::distance(time, self.now);
         let policy = session.policy_config();
         match refusal {
-            Refusal::Expired => {
+            TokenRefusal::Expired => {
                 let timeout = policy.and_then(|policy| policy.absolute_timeout);
                 let end = timeout.map(|timeout| claims.issued_at.after(timeout.get()));
                 let (timeout, end) = (words(timeout), end.map(ago).unwrap_or_default());
@@ -243,7 +243,7 @@ impl TokenJudge<'_> {
                     ago(claims.issued_at)
                 )
             }
-            Refusal::Idle => {
+            TokenRefusal::Idle => {
                 let (bound, field) = session.idle_bound().unzip();
                 format!(
                     "it was last used {}, and {} is {} (sessions end up to a tenth later)",
@@ -252,7 +252,7 @@ impl TokenJudge<'_> {
                     words(bound)
                 )
             }
-            Refusal::FromTheFuture => {
+            TokenRefusal::FromTheFuture => {
                 let later = claims.issued_at.max(claims.last_seen);
                 let skew = self.config.clock_skew;
                 format!(
@@ -260,7 +260,7 @@ impl TokenJudge<'_> {
                     ago(later)
                 )
             }
-            Refusal::Fenced => format!(
+            TokenRefusal::Fenced => format!(
                 "it is fenced: {} has got another pod since the session began, {}",
                 claims.host,
                 ago(claims.issued_at)
@@ -279,7 +279,7 @@ impl TokenJudge<'_> {
                 judgement.why = format!("its scope is {scope}: it belongs to {whose}");
                 judgement.accepted_by = Some(whose);
                 judgement.claims = Some(self.claims(&session, &claims));
-                return judgement.refused(Refusal::BadSignature);
+                return judgement.refused(TokenRefusal::BadSignature);
             }
         }
         // Of a name or a mode that no policy has any more, or of a rule that has lost its sessions.
@@ -293,7 +293,7 @@ impl TokenJudge<'_> {
                         "it was made for {whose} with another session, {mode} {name}, which it does not have any more"
                     );
                     judgement.accepted_by = Some(format!("{whose}, with a session of the {mode} {name}"));
-                    return judgement.refused(Refusal::BadSignature);
+                    return judgement.refused(TokenRefusal::BadSignature);
                 }
             }
         }
@@ -322,7 +322,7 @@ impl TokenJudge<'_> {
             "it was changed, or made with another key of this id, or for a scope or name that nothing here has; \
              {expected}"
         );
-        judgement.refused(Refusal::BadSignature)
+        judgement.refused(TokenRefusal::BadSignature)
     }
 
     /// The carriers that a token may have been made for.
@@ -361,7 +361,7 @@ impl TokenJudge<'_> {
     }
 
     /// The cluster of this destination, and the rules that lead to it.
-    fn leading_to(&self, destination: Destination) -> (Option<String>, BTreeSet<String>) {
+    fn leading_to(&self, destination: DestinationId) -> (Option<String>, BTreeSet<String>) {
         let clusters: Vec<_> = self
             .graph
             .clusters

@@ -7,7 +7,7 @@ use crate::tools::token::counting::counting;
 use limpet_api::ObjectName;
 use limpet_core::outcome::RequestOutcome;
 use limpet_core::time::Timestamp;
-use limpet_core::token::{Age, Refusal};
+use limpet_core::token::{TokenAge, TokenRefusal};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -64,7 +64,7 @@ pub(super) struct TokenClaims {
     #[serde(serialize_with = "exact")]
     pub(super) last_seen: Timestamp,
     #[serde(skip)]
-    pub(super) age: Age,
+    pub(super) age: TokenAge,
     /// Whether the application named the backend, which has not answered yet.
     pub(super) moving: bool,
     /// When the session ends in any case.
@@ -104,15 +104,15 @@ pub(super) fn mark_newest(all: &mut [TokenJudgement]) {
 impl TokenJudgement {
     /// The rule that honours the token, and its age. Where the pod is gone, the token still counts: the session begins
     /// again with the next one.
-    fn honoured(&self) -> Option<(Option<String>, Age)> {
+    fn honoured(&self) -> Option<(Option<String>, TokenAge)> {
         let is_honoured = matches!(self.verdict, TokenVerdict::Honoured | TokenVerdict::Moved);
         let claims = self.claims.as_ref().filter(|_| is_honoured)?;
         Some((self.rule.clone(), claims.age))
     }
 
-    pub(super) fn refused(mut self, refusal: Refusal) -> Self {
+    pub(super) fn refused(mut self, refusal: TokenRefusal) -> Self {
         self.verdict = TokenVerdict::Refused;
-        let word = RequestOutcome::Refused(refusal).word();
+        let word = RequestOutcome::Refused(refusal).as_str();
         self.reason = Some(word.trim_start_matches("refused.").to_owned());
         self
     }

@@ -67,7 +67,7 @@ pub(super) async fn read(
     }
     assume_named(&mut store);
     // The controller reads pods on these conditions.
-    let reads_pods = judges_tokens && settings.judges() && config.sessions.enabled;
+    let reads_pods = judges_tokens && settings.serves() && config.sessions.enabled;
     let mut sources = ExplainSources {
         store,
         settings,

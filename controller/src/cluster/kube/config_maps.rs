@@ -102,7 +102,7 @@ fn backends(objects: &Objects, controller: &str) -> BTreeSet<(Kind, ObjectName)>
     routes
         .flat_map(|route| {
             let meta = route.meta;
-            route.reached().filter_map(move |reference: &BackendRef| {
+            route.referenced_backends().filter_map(move |reference: &BackendRef| {
                 let namespace = reference.namespace.as_deref().unwrap_or(&meta.namespace);
                 let kind = Kind::find(&reference.group, &reference.kind)?;
                 Some((kind, ObjectName::new(namespace, &reference.name)))

@@ -43,7 +43,7 @@ impl WatchSettings {
     pub(crate) fn everywhere(settings: &Settings) -> Self {
         Self {
             controller: Arc::from(settings.controller_name.as_str()),
-            serves: settings.judges(),
+            serves: settings.serves(),
             namespaces: Vec::new(),
             own_namespace: None,
             contour: settings.contour.clone(),

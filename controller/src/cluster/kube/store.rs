@@ -564,12 +564,12 @@ impl Store {
             ObjectContent::HttpRoute(object) => {
                 let now = RouteReferences::of_http(object);
                 let known = objects.http_routes.get(name);
-                known.is_none_or(|known| !RouteReferences::of_http(known).leads_like(&now))
+                known.is_none_or(|known| !RouteReferences::of_http(known).has_same_references(&now))
             }
             ObjectContent::GrpcRoute(object) => {
                 let now = RouteReferences::of_grpc(object);
                 let known = objects.grpc_routes.get(name);
-                known.is_none_or(|known| !RouteReferences::of_grpc(known).leads_like(&now))
+                known.is_none_or(|known| !RouteReferences::of_grpc(known).has_same_references(&now))
             }
             _ => false,
         }

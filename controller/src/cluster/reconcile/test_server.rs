@@ -8,17 +8,19 @@ use kube::client::Body;
 use serde_json::{Value, json};
 
 /// Method and path with query.
-pub(super) type Asked = Arc<Mutex<Vec<String>>>;
+pub(super) type RecordedRequest = Arc<Mutex<Vec<String>>>;
 
-pub(super) fn client(answer: impl Fn(&str) -> (u16, Value) + Clone + Send + Sync + 'static) -> (Client, Asked) {
+pub(super) fn client(
+    answer: impl Fn(&str) -> (u16, Value) + Clone + Send + Sync + 'static,
+) -> (Client, RecordedRequest) {
     client_with_bodies(move |request, _| answer(request))
 }
 
 /// `answer`: by the request and its body.
 pub(super) fn client_with_bodies(
     answer: impl Fn(&str, Value) -> (u16, Value) + Clone + Send + Sync + 'static,
-) -> (Client, Asked) {
-    let asked = Asked::default();
+) -> (Client, RecordedRequest) {
+    let asked = RecordedRequest::default();
     let asks = Arc::clone(&asked);
     let serve = move |request: Request<Body>| {
         let (answer, asks) = (answer.clone(), Arc::clone(&asks));
@@ -40,7 +42,7 @@ pub(super) fn client_with_bodies(
 }
 
 /// The requests since the last call.
-pub(super) fn take(asked: &Asked) -> Vec<String> {
+pub(super) fn take(asked: &RecordedRequest) -> Vec<String> {
     std::mem::take(&mut asked.lock().unwrap())
 }
 

@@ -76,7 +76,7 @@ impl UnservedSearch<'_> {
     /// The control plane that serves Gateways of this class, if it is another one.
     fn class(&self, class: &str) -> Option<String> {
         let controller = &self.objects.gateway_classes.get(class)?.spec.controller_name;
-        if self.settings.reads(controller) {
+        if self.settings.selects(controller) {
             return None;
         }
         let serves = |(_, plane): &&(&str, ControlPlane)| plane.gateway_controllers().contains(&controller.as_str());

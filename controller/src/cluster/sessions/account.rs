@@ -112,7 +112,7 @@ impl SessionAccount {
             requests: self.requests,
             windows: windows.collect(),
             rebalanced: rebalanced.collect(),
-            ..BackendReport::of(backend)
+            ..BackendReport::new(backend)
         }
     }
 

@@ -402,7 +402,7 @@ mod tests {
         };
         let told = BackendReport {
             last_use: at(0).unix_millis(),
-            ..BackendReport::of(others)
+            ..BackendReport::new(others)
         };
         let (mut one, mut other) = (settled(), settled());
         let of_others = Report {
@@ -431,7 +431,7 @@ mod tests {
         let mut attendance = settled();
         let others = BackendReport {
             last_use: at(0).unix_millis(),
-            ..BackendReport::of(Backend {
+            ..BackendReport::new(Backend {
                 live_for: 60,
                 ..Backend::OTHERS
             })

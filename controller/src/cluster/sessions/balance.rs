@@ -12,9 +12,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use limpet_core::census::BUDGET_LIFE;
-use limpet_core::census::report::{Shed, ShedHost};
+use limpet_core::census::report::{ShedBudget, ShedHost};
 use limpet_core::time::Timestamp;
-use limpet_core::token::Destination;
+use limpet_core::token::DestinationId;
 
 use super::ledger::SessionLedger;
 use super::places::{BackendPlaces, BackendStanding, ClusterId, HostKey, PublishedService};
@@ -128,7 +128,12 @@ impl SessionBalancer {
     }
 
     /// Replaces the Envoy's budget until its next report.
-    pub(super) fn answer(&mut self, told: &RebalanceReport<'_>, known: BalanceInputs<'_>, now: Timestamp) -> Vec<Shed> {
+    pub(super) fn answer(
+        &mut self,
+        told: &RebalanceReport<'_>,
+        known: BalanceInputs<'_>,
+        now: Timestamp,
+    ) -> Vec<ShedBudget> {
         let mut sheds = Vec::new();
         for (id, services) in &mut self.services {
             let Some(served) = known.places.published_to(told.group, *id) else {
@@ -269,7 +274,7 @@ impl ServiceBalance {
     }
 
     /// What this reporter may shed; `None`: nothing.
-    fn shed(&self, destination: Destination, id: u64) -> Option<Shed> {
+    fn shed(&self, destination: DestinationId, id: u64) -> Option<ShedBudget> {
         let reporter = self.budgets.get(&id).filter(|reporter| reporter.budget > 0)?;
         let at_most = |(host, sessions): (&SocketAddr, &u64)| {
             ShedHost::new(
@@ -277,7 +282,7 @@ impl ServiceBalance {
                 u32::try_from(*sessions.min(&reporter.budget)).unwrap_or(u32::MAX),
             )
         };
-        Some(Shed {
+        Some(ShedBudget {
             destination: u32::from_be_bytes(destination.0),
             sessions: u32::try_from(reporter.budget).unwrap_or(u32::MAX),
             hosts: self

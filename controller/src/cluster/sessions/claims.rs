@@ -13,7 +13,7 @@ pub(super) fn bound(report: &mut Report) {
     let mut rest = requests.fold(0, u64::saturating_add).clamp(FEW, MANY);
     let backends = report.backends.iter_mut().flat_map(|backend| {
         let rebalanced = backend.rebalanced.iter_mut().map(|window| &mut window.sessions);
-        rebalanced.chain([&mut backend.left])
+        rebalanced.chain([&mut backend.departed])
     });
     let restarts = report.restarts.iter_mut().map(|restart| &mut restart.sessions);
     for sessions in backends.chain(restarts) {
@@ -35,21 +35,21 @@ pub(super) fn bound_others(report: &mut Report, longest: impl FnOnce() -> u32) {
 
 #[cfg(test)]
 mod tests {
-    use limpet_core::census::report::{RebalancedReport, Restart};
+    use limpet_core::census::report::{RebalancedReport, RestartReport};
 
     use super::*;
 
     fn report(requests: u64, left: u64) -> Report {
         let backend = BackendReport {
             requests,
-            left,
+            departed: left,
             rebalanced: vec![RebalancedReport {
                 number: 1,
                 sessions: left,
             }],
             ..BackendReport::default()
         };
-        let restart = Restart {
+        let restart = RestartReport {
             reason: "moved".to_owned(),
             sessions: left,
         };
@@ -66,7 +66,7 @@ mod tests {
         let backend = &report.backends[0];
         [
             backend.rebalanced[0].sessions,
-            backend.left,
+            backend.departed,
             report.restarts[0].sessions,
         ]
     }

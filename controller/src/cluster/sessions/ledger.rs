@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use limpet_api::{ObjectName, Text};
-use limpet_core::census::report::{BackendReport, Report, Restart};
+use limpet_core::census::report::{BackendReport, Report, RestartReport};
 use limpet_core::census::{Backend, Sketch, is_alive};
 use limpet_core::outcome::RequestOutcome;
 use limpet_core::time::Timestamp;
-use limpet_core::token::Destination;
+use limpet_core::token::DestinationId;
 use limpet_xds::RequestLoad;
 
 use crate::settling::SETTLING;
@@ -110,13 +110,13 @@ impl SessionLedger {
             let Some(ReportedBackend { standing, .. }) = found.first() else {
                 continue;
             };
-            if change.left > 0 {
-                self.count_moves(standing.reason(), change.left);
+            if change.departed > 0 {
+                self.count_moves(standing.reason(), change.departed);
             }
             let left = change.rebalanced.iter().map(|window| window.sessions);
             let left = left.fold(0, u64::saturating_add);
             if left > 0 {
-                self.count_moves(RequestOutcome::Rebalanced.word(), left);
+                self.count_moves(RequestOutcome::Rebalanced.as_str(), left);
             }
             for found in found {
                 if left > 0 {
@@ -304,7 +304,7 @@ impl SessionLedger {
         told.moves = self
             .moves
             .iter()
-            .map(|(reason, sessions)| Restart {
+            .map(|(reason, sessions)| RestartReport {
                 reason: reason.clone(),
                 sessions: *sessions,
             })
@@ -312,13 +312,13 @@ impl SessionLedger {
         let loads = streams(self.loads.values()).into_iter();
         let loads = loads.map(|(host, in_flight)| HostLoad {
             cluster: host.0.0.to_vec(),
-            host: Some(BackendReport::of(backend(host, 0))),
+            host: Some(BackendReport::new(backend(host, 0))),
             in_flight,
         });
         told.loads = loads.collect();
         let incomplete = self.incomplete.iter().map(|(host, until)| IncompleteHost {
             cluster: host.0.0.to_vec(),
-            host: Some(BackendReport::of(backend(*host, 0))),
+            host: Some(BackendReport::new(backend(*host, 0))),
             until: until.unix_millis(),
         });
         told.incomplete = incomplete.collect();
@@ -487,7 +487,7 @@ fn last_use(change: &BackendReport, found: &ReportedBackend) -> Timestamp {
 /// As reports name a host. Replicas name the cluster besides.
 fn backend((_, host): HostKey, live_for: u32) -> Backend {
     Backend {
-        destination: Destination([0; 4]),
+        destination: DestinationId([0; 4]),
         host,
         live_for,
     }

@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use limpet_api::ObjectName;
-use limpet_core::census::report::{Answer, Report, Shed};
+use limpet_core::census::report::{Report, ReportResponse, ShedBudget};
 use limpet_core::time::Timestamp;
 use limpet_model::endpoints::Endpoint;
 use limpet_model::graph::ClusterName;
@@ -106,7 +106,7 @@ impl SessionRegistry {
     ///
     /// # Errors
     /// If nothing is published for the group yet. Envoys report it again.
-    pub(crate) fn receive(&self, group: &str, told: NodeReport) -> Result<Answer, String> {
+    pub(crate) fn receive(&self, group: &str, told: NodeReport) -> Result<ReportResponse, String> {
         let (mut content, now) = self.content_now();
         let content = &mut *content;
         let sheds = match told {
@@ -130,7 +130,7 @@ impl SessionRegistry {
                 content.receive_report(group, report, now)
             }
         };
-        Ok(Answer {
+        Ok(ReportResponse {
             memory: content.memory.wrapping_add(content.attendance.resync_requests(group)),
             sheds,
             process: content.process,
@@ -368,7 +368,7 @@ impl RegistryState {
         }
     }
 
-    fn receive_report(&mut self, group: &str, mut report: Report, now: Timestamp) -> Vec<Shed> {
+    fn receive_report(&mut self, group: &str, mut report: Report, now: Timestamp) -> Vec<ShedBudget> {
         claims::bound(&mut report);
         let reporter = report.reporter;
         let rebalanced = self.ledger.receive(group, report, &self.places, now);

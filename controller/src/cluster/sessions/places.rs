@@ -9,7 +9,7 @@ use limpet_api::{ObjectName, Text};
 use limpet_core::census::Backend;
 use limpet_core::outcome::RequestOutcome;
 use limpet_core::time::Timestamp;
-use limpet_core::token::Destination;
+use limpet_core::token::DestinationId;
 use limpet_model::FewMap;
 use limpet_model::endpoints::{Endpoint, EndpointState};
 use limpet_model::graph::ClusterName;
@@ -51,7 +51,7 @@ pub(super) struct BackendPlaces {
     clusters: BTreeMap<ClusterName, ClusterBounds>,
     served: HashMap<ClusterId, PublishedService>,
     /// The clusters that a report may mean.
-    by_destination: HashMap<Destination, BTreeSet<ClusterId>>,
+    by_destination: HashMap<DestinationId, BTreeSet<ClusterId>>,
     /// Only these may have something to forget.
     pub(super) ageing: BTreeSet<ClusterId>,
     /// How often new hosts or idle bounds became known.
@@ -69,7 +69,7 @@ struct ClusterBounds {
 #[derive(Debug)]
 pub(super) struct PublishedService {
     pub(super) service: ObjectName,
-    pub(super) destination: Destination,
+    pub(super) destination: DestinationId,
     /// By group of Envoys.
     groups: FewMap<Arc<str>, IdleBounds>,
     pub(super) hosts: FewMap<SocketAddr, BackendHost>,
@@ -131,7 +131,7 @@ pub(super) struct ReportedBackend {
 /// The filter's reason; `None` if it has no such word, so that no report invents labels of metrics.
 pub(super) fn known_reason(word: &str) -> Option<&'static str> {
     let refused = RequestOutcome::all().filter(|outcome| matches!(outcome, RequestOutcome::Refused(_)));
-    let refused = refused.map(RequestOutcome::word);
+    let refused = refused.map(RequestOutcome::as_str);
     refused.chain(["moved"]).find(|known| *known == word)
 }
 
@@ -139,7 +139,7 @@ pub(super) fn known_reason(word: &str) -> Option<&'static str> {
 pub(super) fn known_move(word: &str) -> Option<&'static str> {
     let standings = [BackendStanding::Ready, BackendStanding::Draining, BackendStanding::Gone];
     let of_pods = standings.into_iter().map(BackendStanding::reason);
-    let mut others = of_pods.chain([RequestOutcome::Rebalanced.word()]);
+    let mut others = of_pods.chain([RequestOutcome::Rebalanced.as_str()]);
     known_reason(word).or_else(|| others.find(|known| *known == word))
 }
 
@@ -188,7 +188,7 @@ impl BackendPlaces {
             if published.gateways.is_empty() {
                 continue;
             }
-            let destination = Destination::of_cluster(published.cluster.0.as_bytes());
+            let destination = DestinationId::of_cluster(published.cluster.0.as_bytes());
             self.by_destination.entry(destination).or_default().insert(id);
             self.served.entry(id).or_insert_with(|| PublishedService {
                 service: published.service.clone(),
@@ -356,7 +356,7 @@ impl BackendPlaces {
     }
 
     /// Whether a group has another cluster with the same destination in reports and budgets.
-    pub(super) fn is_ambiguous(&self, group: &str, destination: Destination) -> bool {
+    pub(super) fn is_ambiguous(&self, group: &str, destination: DestinationId) -> bool {
         let clusters = self.by_destination.get(&destination).into_iter().flatten();
         clusters.filter(|id| self.published_to(group, **id).is_some()).count() > 1
     }

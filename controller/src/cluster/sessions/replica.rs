@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use limpet_core::census::report::{BackendReport, Restart};
+use limpet_core::census::report::{BackendReport, RestartReport};
 use limpet_core::time::Timestamp;
 use prost::Message;
 use tokio::sync::watch;
@@ -32,7 +32,7 @@ pub(crate) struct ReplicaKnowledge {
     pub(crate) accounts: Vec<HostAccount>,
     /// All moves that Envoys reported to this replica.
     #[prost(message, repeated, tag = "6")]
-    pub(crate) moves: Vec<Restart>,
+    pub(crate) moves: Vec<RestartReport>,
     /// All requests in flight that Envoys report to this replica.
     #[prost(message, repeated, tag = "7")]
     pub(crate) loads: Vec<HostLoad>,

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use limpet_core::census::Census;
-use limpet_core::census::report::Answer;
-use limpet_core::fakes::{Request, Response};
+use limpet_core::census::report::ReportResponse;
+use limpet_core::fakes::{FakeRequest, FakeResponse};
 use limpet_core::outcome::RequestOutcome;
 use limpet_core::time::Timestamp;
 use limpet_core::{Filter, HeaderEdit};
@@ -185,8 +185,8 @@ impl Simulation {
         let (census, now) = (&self.envoys[envoy], time(self.now));
         if let Some(report) = census.next_report(GROUP, &mut self.idle[envoy], now) {
             let sheds = self.registry.receive_report(GROUP, (*report).clone(), now);
-            census.arrived(
-                &Answer {
+            census.receive(
+                &ReportResponse {
                     memory: 1,
                     process: 1,
                     sheds,
@@ -203,9 +203,9 @@ impl Simulation {
         }
         let (client, census, now) = (&mut self.clients[client], &self.envoys[envoy], time(self.now));
         let asked = Arc::clone(census);
-        let request = Request::new().session("web/cart").cluster(CLUSTER);
-        let request = client.cookie.iter().fold(request, Request::cookie);
-        let mut request = request.may_leave(move |backend, now| asked.may_leave(backend, now));
+        let request = FakeRequest::new().session("web/cart").cluster(CLUSTER);
+        let request = client.cookie.iter().fold(request, FakeRequest::cookie);
+        let mut request = request.may_leave(move |backend, now| asked.consume_budget(backend, now));
         let mut session = self.filter.session(&request).unwrap().unwrap();
         let plan = session.on_request(&mut request, now).unwrap();
         let outcome = plan.outcome;
@@ -217,7 +217,7 @@ impl Simulation {
             *healthy[self.turns[envoy] % healthy.len()]
         });
         let nonce = u32::try_from(self.dice.roll() >> 32).unwrap();
-        let response = Response::by(&host.to_string())
+        let response = FakeResponse::by(&host.to_string())
             .cluster(CLUSTER)
             .nonce(nonce.to_be_bytes());
         let response = if asked.is_some() {
@@ -231,8 +231,8 @@ impl Simulation {
                 client.cookie = field.split(|byte| *byte == b';').next().map(<[u8]>::to_vec);
             }
         }
-        plan.seen.iter().for_each(|seen| census.see(seen));
-        plan.left.into_iter().for_each(|left| census.leave(left));
+        plan.observed.iter().for_each(|seen| census.record(seen));
+        plan.departed.into_iter().for_each(|left| census.record_departure(left));
         let before = client.host.replace(host);
         let unused = self.now - std::mem::replace(&mut client.used, self.now);
         if before.is_some_and(|before| before != host) {

@@ -1,8 +1,8 @@
 use std::collections::HashSet;
 
-use limpet_core::census::report::{Report, Restart};
-use limpet_core::census::{Backend, Census, Identity, Left, Seen};
-use limpet_core::token::Destination;
+use limpet_core::census::report::{Report, RestartReport};
+use limpet_core::census::{Backend, Census, ObservedSession, SessionDeparture, SessionIdentity};
+use limpet_core::token::DestinationId;
 use limpet_model::endpoints::EndpointState;
 use limpet_xds::RequestLoad;
 
@@ -51,7 +51,7 @@ impl Shop {
     }
 
     fn backend(&self, number: u8) -> Backend {
-        let destination = Destination::of_cluster(self.cluster.0.as_bytes());
+        let destination = DestinationId::of_cluster(self.cluster.0.as_bytes());
         Backend::new(destination, address(number), std::time::Duration::from_secs(600))
     }
 
@@ -122,9 +122,9 @@ fn envoy() -> Census {
 
 fn see(envoy: &Census, backend: Backend, session: u32) {
     let at = now();
-    envoy.see(&Seen {
+    envoy.record(&ObservedSession {
         backend,
-        session: Identity::Token(session.to_be_bytes()),
+        session: SessionIdentity::Token(session.to_be_bytes()),
         began: at,
         at,
     });
@@ -240,16 +240,16 @@ fn moves_are_counted_by_what_became_of_the_pod() {
         shop.hear(&envoy);
         let pods: Vec<_> = state.map(|state| (1, state)).into_iter().collect();
         shop.observe(&pods);
-        envoy.leave(Left::Backend(shop.backend(1)));
+        envoy.record_departure(SessionDeparture::Backend(shop.backend(1)));
         shop.hear(&envoy);
         shop.observe(&[(1, EndpointState::Ready)]);
     }
-    envoy.leave(Left::Moved);
+    envoy.record_departure(SessionDeparture::Moved);
     shop.hear(&envoy);
     // An invented word, and words of the filter for what is no move.
     for reason in ["invented", "steered", "no_token"] {
         let invented = Report {
-            restarts: vec![Restart {
+            restarts: vec![RestartReport {
                 reason: reason.to_owned(),
                 sessions: 1,
             }],
@@ -265,10 +265,10 @@ fn moves_are_counted_by_what_became_of_the_pod() {
 fn no_report_makes_a_counter_useless() {
     let (shop, envoy) = (Shop::new(), envoy());
     see(&envoy, shop.backend(1), 1);
-    envoy.leave(Left::Moved);
+    envoy.record_departure(SessionDeparture::Moved);
     let mut report = envoy.report(now()).unwrap();
     report.restarts[0].sessions = u64::MAX;
-    report.backends[0].left = u64::MAX;
+    report.backends[0].departed = u64::MAX;
     shop.registry.receive(GROUP, NodeReport::Sessions(report)).unwrap();
     let moves: u64 = shop.registry.sessions().moves.values().sum();
     assert!((1..10_000).contains(&moves), "{moves}");
@@ -406,8 +406,8 @@ fn what_is_former_is_looked_at_until_it_is_forgotten() {
 fn a_report_whose_answer_was_lost_counts_once() {
     let (shop, envoy) = (Shop::new(), envoy());
     see(&envoy, shop.backend(1), 1);
-    envoy.leave(Left::Backend(shop.backend(1)));
-    envoy.leave(Left::Moved);
+    envoy.record_departure(SessionDeparture::Backend(shop.backend(1)));
+    envoy.record_departure(SessionDeparture::Moved);
     let report = |envoy: &Census| envoy.next_report(GROUP, &mut 0, now()).unwrap();
     let counted = || {
         let moves = shop.registry.sessions().moves.into_values().sum::<u64>();
@@ -420,13 +420,13 @@ fn a_report_whose_answer_was_lost_counts_once() {
             .unwrap();
         assert_eq!(counted(), (1, 2));
     }
-    envoy.failed();
+    envoy.report_failed();
     let answer = shop
         .registry
         .receive(GROUP, NodeReport::Sessions((*report(&envoy)).clone()))
         .unwrap();
     assert_eq!(counted(), (1, 2));
-    envoy.arrived(&answer, now());
+    envoy.receive(&answer, now());
     see(&envoy, shop.backend(1), 1);
     shop.registry
         .receive(GROUP, NodeReport::Sessions((*report(&envoy)).clone()))

@@ -8,7 +8,7 @@ use super::route_entry::RouteEntry;
 use super::session::CheckedSession;
 use crate::envoy_config::node::{ConfigNode, camel_case};
 use limpet_core::envoy::{DESTINATION_HEADER, UNAVAILABLE_CLUSTER};
-use limpet_core::token::{Destination, cluster_base};
+use limpet_core::token::{DestinationId, cluster_base};
 
 /// A route's matcher of the header that names the destination.
 #[derive(Debug)]
@@ -114,7 +114,7 @@ impl DestinationRoutes {
 
 /// How tokens name a cluster.
 fn hash(cluster: &str) -> String {
-    Destination::of_cluster(cluster.as_bytes()).to_string()
+    DestinationId::of_cluster(cluster.as_bytes()).to_string()
 }
 
 /// A route's match without the header, in one form for all ways to write it.

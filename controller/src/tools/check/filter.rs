@@ -11,7 +11,7 @@ use crate::tools::keys::source;
 use limpet_core::carrier::cookie_domain;
 use limpet_core::config::FencesAhead;
 use limpet_core::config::schema::{FilterConfig, KeyConfig, KeyStateConfig};
-use limpet_core::keyring::wrapped::Wrapped;
+use limpet_core::keyring::wrapped::WrappedKeyring;
 use limpet_core::{Filter, config};
 
 /// A key in place of one that only Envoy's environment has, to check the rest of the configuration with.
@@ -187,7 +187,7 @@ fn variables(config: &FilterConfig) -> Vec<SecretVariable> {
         })
     });
     let wrapped = config.wrapped_keys.as_ref();
-    let named = wrapped.and_then(|wrapped| Some(Wrapped::parse(&wrapped.text).ok()?.key_encryption_key().0));
+    let named = wrapped.and_then(|wrapped| Some(WrappedKeyring::parse(&wrapped.text).ok()?.key_encryption_key().0));
     let list = wrapped.iter().flat_map(|wrapped| &wrapped.key_encryption_keys);
     let wrapping = list.enumerate().map(|(i, key)| SecretVariable {
         field: format!("wrappedKeys.keyEncryptionKeys[{i}].env"),

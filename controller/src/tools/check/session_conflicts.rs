@@ -7,7 +7,7 @@ use super::session::CheckedSession;
 use crate::envoy_config::node::ConfigNode;
 use limpet_core::carrier::cookie_name::CookieNames;
 use limpet_core::config::schema::{CookieConfig, CookieModeConfig, FilterConfig};
-use limpet_core::token::{Destination, cluster_base};
+use limpet_core::token::{DestinationId, cluster_base};
 
 /// Name, domain and path: a client keeps one cookie of each.
 type CookieIdentity = (String, Option<String>, String);
@@ -16,7 +16,7 @@ type CookieIdentity = (String, Option<String>, String);
 #[derive(Debug, Default)]
 pub(super) struct SessionConflicts {
     /// By the session's name: its clusters, by destination.
-    clusters: BTreeMap<String, HashMap<Destination, String>>,
+    clusters: BTreeMap<String, HashMap<DestinationId, String>>,
     /// The name of the session that travels in the cookie, and whether the cookie is the filter's own.
     cookies: BTreeMap<CookieIdentity, (String, bool)>,
     /// The filter's own of the virtual host that is being checked.
@@ -100,7 +100,7 @@ impl SessionConflicts {
         route: &ConfigNode<'_>,
         cluster: &str,
     ) {
-        let destination = Destination::of_cluster(cluster.as_bytes());
+        let destination = DestinationId::of_cluster(cluster.as_bytes());
         let destinations = self.clusters.entry(session.name()).or_default();
         let other = destinations.entry(destination).or_insert_with(|| cluster.to_owned());
         if cluster_base(other.as_bytes()) != cluster_base(cluster.as_bytes()) {

@@ -151,7 +151,7 @@ fn counter(line: &str) -> Option<(u8, KeyOutcome, u64)> {
     let (_, rest) = line.split_once("limpet_keys_")?;
     let (id, rest) = rest.split_once('_')?;
     let outcome = KeyOutcome::ALL.into_iter().find(|outcome| {
-        let rest = rest.strip_prefix(outcome.word());
+        let rest = rest.strip_prefix(outcome.as_str());
         rest.is_some_and(|rest| rest.starts_with([':', '_', ' ']))
     })?;
     let count = rest.split_whitespace().next_back()?;

@@ -7,7 +7,7 @@ use crate::envoy_config::{config_file, object_file};
 use crate::exit::CommandFailure;
 use limpet_core::config::KeyringDocument;
 use limpet_core::config::schema::{InlineKey, KeyConfig};
-use limpet_core::keyring::Entry;
+use limpet_core::keyring::KeyEntry;
 
 pub(crate) fn read(file: &str) -> Result<Vec<KeyConfig>, CommandFailure> {
     let document = config_file::read(file)?;
@@ -43,7 +43,7 @@ pub(crate) fn read(file: &str) -> Result<Vec<KeyConfig>, CommandFailure> {
 
 /// The keys of a keyring.
 pub(crate) fn of_document(document: &KeyringDocument) -> Vec<KeyConfig> {
-    let inline = |entry: Entry| KeyConfig {
+    let inline = |entry: KeyEntry| KeyConfig {
         id: entry.id.0,
         env: None,
         inline: entry.secret.map(|secret| InlineKey(secret.to_base64().to_string())),

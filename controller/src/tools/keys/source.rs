@@ -3,8 +3,8 @@
 use zeroize::Zeroizing;
 
 use limpet_core::config::schema::{FilterConfig, InlineKey, KeyConfig, KeyStateConfig, WrappedKeysConfig};
-use limpet_core::keyring::wrapped::Wrapped;
-use limpet_core::keyring::{Entry, KeyId, KeyState, Secret};
+use limpet_core::keyring::wrapped::WrappedKeyring;
+use limpet_core::keyring::{KeyEntry, KeyId, KeyState, Secret};
 
 /// Why a key cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl std::fmt::Display for KeySourceError {
 }
 
 /// The key of this id, or without an id the one that signs; `None` if there is no such key.
-pub(crate) fn key(config: &FilterConfig, id: Option<KeyId>) -> Result<Option<Entry>, KeySourceError> {
+pub(crate) fn key(config: &FilterConfig, id: Option<KeyId>) -> Result<Option<KeyEntry>, KeySourceError> {
     let is_wanted = |key: KeyId, state: KeyState| match id {
         Some(id) => key == id,
         None => state == KeyState::Signing,
@@ -63,8 +63,8 @@ fn not_in_secret(config: &FilterConfig) -> Result<(), KeySourceError> {
     Err(KeySourceError::Wrong(reason.to_owned()))
 }
 
-pub(super) fn entry(key: &KeyConfig) -> Result<Entry, KeySourceError> {
-    Ok(Entry {
+pub(super) fn entry(key: &KeyConfig) -> Result<KeyEntry, KeySourceError> {
+    Ok(KeyEntry {
         id: KeyId(key.id),
         state: key.state.into(),
         secret: match key.state {
@@ -75,7 +75,7 @@ pub(super) fn entry(key: &KeyConfig) -> Result<Entry, KeySourceError> {
 }
 
 /// The `keys` of a configuration, with this key only.
-pub(crate) fn alone(entry: &Entry) -> Vec<KeyConfig> {
+pub(crate) fn alone(entry: &KeyEntry) -> Vec<KeyConfig> {
     let secret = entry.secret.as_ref();
     vec![KeyConfig {
         id: entry.id.0,
@@ -86,10 +86,10 @@ pub(crate) fn alone(entry: &Entry) -> Vec<KeyConfig> {
 }
 
 /// Opens a wrapped keyring with the key-encryption key that it names, from the environment of this process.
-fn unwrap(config: &WrappedKeysConfig) -> Result<Vec<Entry>, KeySourceError> {
+fn unwrap(config: &WrappedKeysConfig) -> Result<Vec<KeyEntry>, KeySourceError> {
     let wrong =
         |field: &str, reason: &dyn std::fmt::Display| KeySourceError::Wrong(format!("wrappedKeys.{field}: {reason}"));
-    let wrapped = Wrapped::parse(&config.text).map_err(|error| wrong("text", &error))?;
+    let wrapped = WrappedKeyring::parse(&config.text).map_err(|error| wrong("text", &error))?;
     let id = wrapped.key_encryption_key();
     let mut list = config.key_encryption_keys.iter().enumerate();
     let Some((at, named)) = list.find(|(_, key)| key.id == id.0) else {

@@ -13,8 +13,8 @@ use crate::envoy_config::node::ConfigNode;
 use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output};
 use limpet_core::config::schema::{FilterConfig, WrappedKeysConfig};
-use limpet_core::keyring::wrapped::{self, Wrapped};
-use limpet_core::keyring::{Entry, KeyId};
+use limpet_core::keyring::wrapped::{self, WrappedKeyring};
+use limpet_core::keyring::{KeyEntry, KeyId};
 
 struct WrappingKey {
     id: KeyId,
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &WrapArgs, form: Output) -> Result<CommandVerdict, Comma
 }
 
 /// The keys of a file of keys, with their secrets.
-fn entries(file: &str) -> Result<Vec<Entry>, CommandFailure> {
+fn entries(file: &str) -> Result<Vec<KeyEntry>, CommandFailure> {
     let failed = |unavailable: KeySourceError| CommandFailure(format!("{file}: {unavailable}"));
     keys_file::read(file)?
         .iter()
@@ -82,7 +82,7 @@ impl WrappingKey {
         })
     }
 
-    fn wrap(&self, entries: &[Entry]) -> Result<String, CommandFailure> {
+    fn wrap(&self, entries: &[KeyEntry]) -> Result<String, CommandFailure> {
         let wrong = |reason: &str| KeySourceError::Wrong(format!("key-encryption key {}: {reason}", self.id));
         let secret =
             source::from_environment(&self.variable, wrong).map_err(|error| CommandFailure(error.to_string()))?;
@@ -91,7 +91,7 @@ impl WrappingKey {
 }
 
 /// Replaces the wrapped keyring of a configuration. The rest of the file stays as it is, byte for byte.
-fn into(file: &str, entries: &[Entry], given: Option<WrappingKey>) -> Result<(String, KeyId), CommandFailure> {
+fn into(file: &str, entries: &[KeyEntry], given: Option<WrappingKey>) -> Result<(String, KeyId), CommandFailure> {
     let failed = |reason: &str| CommandFailure(format!("{file}: {reason}"));
     let (content, value) = config_file::read_with_text(file)?;
     let present = wrapped_keys(file, &value)?;
@@ -99,7 +99,7 @@ fn into(file: &str, entries: &[Entry], given: Option<WrappingKey>) -> Result<(St
     let [old] = texts.into_iter().collect::<Vec<_>>()[..] else {
         return Err(failed("expected one wrappedKeys.text, found several that differ"));
     };
-    let parsed = Wrapped::parse(old)
+    let parsed = WrappedKeyring::parse(old)
         .map_err(|error| failed(&format!("wrappedKeys.text: {error}; put the first one there by hand")))?;
     let id = given.as_ref().map_or(parsed.key_encryption_key(), |given| given.id);
     for wrapped in &present {

@@ -17,7 +17,7 @@ use limpet_core::carrier::cookie_name::CookieNames;
 use limpet_core::config::schema::{FilterConfig, PolicyConfig};
 use limpet_core::keyring::{Key, KeyId, KeyState, Keyring};
 use limpet_core::time::GatewayDuration;
-use limpet_core::token::{CarrierMode, Destination, Realm, cluster_base};
+use limpet_core::token::{CarrierMode, DestinationId, Realm, cluster_base};
 use limpet_core::{RouteSession, Split, config, scope_of_cluster};
 
 /// The scope of sessions without any other.
@@ -110,8 +110,8 @@ pub(crate) fn keyring(config: &FilterConfig, id: Option<KeyId>) -> Result<Keyrin
 
 impl Candidates {
     /// The base of the clusters of this destination, if there are any in the configuration.
-    pub(super) fn cluster(&self, destination: Destination) -> Option<&str> {
-        let is_it = |cluster: &&String| Destination::of_cluster(cluster.as_bytes()) == destination;
+    pub(super) fn cluster(&self, destination: DestinationId) -> Option<&str> {
+        let is_it = |cluster: &&String| DestinationId::of_cluster(cluster.as_bytes()) == destination;
         self.clusters.iter().find(is_it).map(String::as_str)
     }
 

@@ -14,7 +14,7 @@ use crate::output::{self, Output, Rows};
 use crate::time_format;
 use limpet_core::outcome::RequestOutcome;
 use limpet_core::time::Timestamp;
-use limpet_core::token::{Age, CarrierMode, Claims, Refusal, Unverified};
+use limpet_core::token::{CarrierMode, Claims, TokenAge, TokenRefusal, UnverifiedToken};
 
 pub(crate) fn run(args: &InspectArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let arguments = TokenArgument::parse(&args.token);
@@ -82,7 +82,7 @@ struct TokenInspection {
     rows: Rows,
     json: Map<String, Value>,
     /// The policy and the scope that honour the token, and its age.
-    honoured: Option<((String, String), Age)>,
+    honoured: Option<((String, String), TokenAge)>,
 }
 
 impl TokenInspection {
@@ -105,7 +105,7 @@ impl TokenInspection {
 
     fn inspect(&mut self, token: &str, candidates: &Candidates) -> Result<CommandVerdict, CommandFailure> {
         self.add_json("length", token.len());
-        let unverified = match Unverified::parse(token.as_bytes()) {
+        let unverified = match UnverifiedToken::parse(token.as_bytes()) {
             Ok(unverified) => unverified,
             Err(refusal) => {
                 self.add("token", format!("{} characters", token.len()));
@@ -127,13 +127,14 @@ impl TokenInspection {
         }
         match verification::open(candidates, token, unverified.key_id) {
             TokenOpening::NoKey(reason) => Ok(self.not_verified(&unverified, &reason.to_string(), candidates)),
-            TokenOpening::Refused(Refusal::UnknownKey) => Ok(self.refused(
-                Refusal::UnknownKey,
+            TokenOpening::Refused(TokenRefusal::UnknownKey) => Ok(self.refused(
+                TokenRefusal::UnknownKey,
                 &format!("no key {} is among the keys", unverified.key_id),
             )),
-            TokenOpening::Refused(Refusal::RevokedKey) => {
-                Ok(self.refused(Refusal::RevokedKey, &format!("key {} is revoked", unverified.key_id)))
-            }
+            TokenOpening::Refused(TokenRefusal::RevokedKey) => Ok(self.refused(
+                TokenRefusal::RevokedKey,
+                &format!("key {} is revoked", unverified.key_id),
+            )),
             TokenOpening::Refused(refusal) => {
                 let tried = candidates.words();
                 let reason = format!("changed, or made with another key, or for another session than {tried}");
@@ -170,9 +171,9 @@ impl TokenInspection {
         CommandVerdict::Good
     }
 
-    fn refused(&mut self, refusal: Refusal, reason: &str) -> CommandVerdict {
+    fn refused(&mut self, refusal: TokenRefusal, reason: &str) -> CommandVerdict {
         // Counters and access logs have the same word.
-        let word = RequestOutcome::Refused(refusal).word();
+        let word = RequestOutcome::Refused(refusal).as_str();
         let word = word.trim_start_matches("refused.");
         self.add("verdict", format!("refused: {word} ({reason})"));
         self.add_json("verdict", "refused");
@@ -180,7 +181,7 @@ impl TokenInspection {
         CommandVerdict::Bad
     }
 
-    fn not_verified(&mut self, unverified: &Unverified, reason: &str, candidates: &Candidates) -> CommandVerdict {
+    fn not_verified(&mut self, unverified: &UnverifiedToken, reason: &str, candidates: &Candidates) -> CommandVerdict {
         self.add("verdict", format!("not verified: {reason}"));
         self.add_json("verdict", "not verified");
         self.add_json("reason", reason);
@@ -270,16 +271,16 @@ impl TokenInspection {
 }
 
 /// The reason for a refusal, where nothing more is known of it.
-fn meaning(refusal: Refusal) -> &'static str {
+fn meaning(refusal: TokenRefusal) -> &'static str {
     match refusal {
-        Refusal::Malformed => "not a token of this version",
-        Refusal::UnknownKey => "its key is not among the keys",
-        Refusal::RevokedKey => "its key is revoked",
-        Refusal::BadSignature => "changed, or made with another key, or for another session",
-        Refusal::Expired => "older than absoluteTimeout",
-        Refusal::Idle => "unused for longer than the session may be idle",
-        Refusal::FromTheFuture => "its times are further ahead than clockSkew",
-        Refusal::Fenced => "issued before its address got its present owner",
-        Refusal::UnknownDestination => "the route does not lead to its destination",
+        TokenRefusal::Malformed => "not a token of this version",
+        TokenRefusal::UnknownKey => "its key is not among the keys",
+        TokenRefusal::RevokedKey => "its key is revoked",
+        TokenRefusal::BadSignature => "changed, or made with another key, or for another session",
+        TokenRefusal::Expired => "older than absoluteTimeout",
+        TokenRefusal::Idle => "unused for longer than the session may be idle",
+        TokenRefusal::FromTheFuture => "its times are further ahead than clockSkew",
+        TokenRefusal::Fenced => "issued before its address got its present owner",
+        TokenRefusal::UnknownDestination => "the route does not lead to its destination",
     }
 }

@@ -8,7 +8,7 @@ use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output};
 use crate::time_format;
 use limpet_core::config::schema::TokenConfig;
-use limpet_core::token::{Claims, Destination, Form};
+use limpet_core::token::{Claims, DestinationId, PayloadForm};
 
 pub(crate) fn run(args: &IssueArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let candidates = Candidates::from_args(&args.realm, None, [None, None])?;
@@ -26,15 +26,15 @@ pub(crate) fn run(args: &IssueArgs, form: Output) -> Result<CommandVerdict, Comm
     }
     let claims = Claims {
         host: args.host,
-        destination: Destination::of_cluster(args.cluster.as_bytes()),
+        destination: DestinationId::of_cluster(args.cluster.as_bytes()),
         issued_at,
         last_seen,
     };
     let of_policy = || match candidate.policy_config().map(|policy| policy.token) {
-        Some(TokenConfig::Signed) => Form::Signed,
-        Some(TokenConfig::Sealed) | None => Form::Sealed,
+        Some(TokenConfig::Signed) => PayloadForm::Signed,
+        Some(TokenConfig::Sealed) | None => PayloadForm::Sealed,
     };
-    let token_form = args.form.map_or_else(of_policy, Form::from);
+    let token_form = args.form.map_or_else(of_policy, PayloadForm::from);
     let mut nonce = [0; 4];
     getrandom::fill(&mut nonce).map_err(|error| CommandFailure(format!("the system has no random bytes: {error}")))?;
     let token = realm.seal(token_form, &claims, nonce);

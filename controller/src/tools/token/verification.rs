@@ -10,29 +10,29 @@ use limpet_core::config::schema::{DefaultConfig, FilterConfig};
 use limpet_core::keyring::KeyId;
 use limpet_core::outcome::RequestOutcome;
 use limpet_core::time::Timestamp;
-use limpet_core::token::{CarrierMode, Claims, Destination, Refusal};
-use limpet_core::view::{Answer, RequestView};
+use limpet_core::token::{CarrierMode, Claims, DestinationId, TokenRefusal};
+use limpet_core::view::{RequestView, ViewResult};
 
 #[derive(Debug)]
 pub(super) enum TokenOpening {
     /// The token belongs to this session.
     Opened(CandidateSession, Claims),
     /// Its key is there, but it belongs to none of the sessions.
-    Refused(Refusal),
+    Refused(TokenRefusal),
     /// Its key is listed, but not available here.
     NoKey(KeySourceError),
 }
 
 pub(super) fn open(candidates: &Candidates, token: &str, key: KeyId) -> TokenOpening {
-    let mut outcome = TokenOpening::Refused(Refusal::UnknownKey);
+    let mut outcome = TokenOpening::Refused(TokenRefusal::UnknownKey);
     for candidate in candidates.list.iter().flat_map(CandidateSession::in_each_carrier) {
         match candidate.realm(Some(key)) {
             Ok(realm) => match realm.open(token.as_bytes()) {
                 Ok(opened) => return TokenOpening::Opened(candidate, opened.claims),
                 Err(refusal) => outcome = TokenOpening::Refused(refusal),
             },
-            Err(Some(KeySourceError::Revoked)) => outcome = TokenOpening::Refused(Refusal::RevokedKey),
-            Err(Some(unavailable)) if matches!(outcome, TokenOpening::Refused(Refusal::UnknownKey)) => {
+            Err(Some(KeySourceError::Revoked)) => outcome = TokenOpening::Refused(TokenRefusal::RevokedKey),
+            Err(Some(unavailable)) if matches!(outcome, TokenOpening::Refused(TokenRefusal::UnknownKey)) => {
                 outcome = TokenOpening::NoKey(unavailable);
             }
             Err(_) => {}
@@ -112,35 +112,35 @@ impl TokenRequest {
 }
 
 impl RequestView for TokenRequest {
-    fn route_session(&self) -> Answer<'_> {
+    fn route_session(&self) -> ViewResult<'_> {
         Ok(None)
     }
 
-    fn client_address(&self) -> Answer<'_> {
+    fn client_address(&self) -> ViewResult<'_> {
         Ok(None)
     }
 
-    fn route_name(&self) -> Answer<'_> {
+    fn route_name(&self) -> ViewResult<'_> {
         Ok(None)
     }
 
-    fn virtual_host(&self) -> Answer<'_> {
+    fn virtual_host(&self) -> ViewResult<'_> {
         Ok(None)
     }
 
-    fn cluster_name(&self) -> Answer<'_> {
+    fn cluster_name(&self) -> ViewResult<'_> {
         Ok(None)
     }
 
-    fn cluster_session(&self) -> Answer<'_> {
+    fn cluster_session(&self) -> ViewResult<'_> {
         Ok(None)
     }
 
-    fn reroute(&mut self, _: Destination) -> Answer<'_> {
+    fn reroute(&mut self, _: DestinationId) -> ViewResult<'_> {
         Ok(None)
     }
 
-    fn header(&self, name: &str) -> Answer<'_> {
+    fn header(&self, name: &str) -> ViewResult<'_> {
         Ok((name == self.header).then_some(Cow::Borrowed(self.value.as_slice())))
     }
 }

@@ -9,8 +9,8 @@ use envoy_types::pb::envoy::config::endpoint::v3::{ClusterStats, UpstreamEndpoin
 use envoy_types::pb::envoy::service::load_stats::v3::load_reporting_service_client::LoadReportingServiceClient;
 use envoy_types::pb::envoy::service::load_stats::v3::{LoadStatsRequest, LoadStatsResponse};
 use futures::FutureExt as _;
-use limpet_core::census::report::{self, Answer, BackendReport, Report};
-use limpet_core::token::Destination;
+use limpet_core::census::report::{self, BackendReport, Report, ReportResponse};
+use limpet_core::token::DestinationId;
 use prost::Message as _;
 use tonic::codegen::http::Request;
 
@@ -101,7 +101,7 @@ fn listener() -> (Heard, ReportHandler) {
     let heard = Arc::clone(&told);
     let reports = ReportHandler::new(move |group, what| {
         heard.lock().unwrap().push((group.to_owned(), what));
-        Ok(Answer::default())
+        Ok(ReportResponse::default())
     });
     (told, reports)
 }
@@ -127,7 +127,7 @@ async fn who_wants_reports_gets_them_and_hears_their_end() {
     drop(client);
     until_told(&told, 2).await;
     let load = RequestLoad {
-        destination: Destination::of_cluster(b"default/shop:80"),
+        destination: DestinationId::of_cluster(b"default/shop:80"),
         host: "10.0.0.7:8080".parse().unwrap(),
         in_flight: 3,
     };
@@ -153,7 +153,7 @@ async fn a_stream_of_reports_that_nobody_wants_stays_open() {
 #[tokio::test]
 async fn who_may_have_nothing_may_not_wait_for_it_either() {
     let refuse = || Permission::new(|_, group| Err(format!("{group} is not yours")));
-    let wanted = ReportHandler::new(|_, _| Ok(Answer::default()));
+    let wanted = ReportHandler::new(|_, _| Ok(ReportResponse::default()));
     for server in [
         server().await.with_permission(refuse()),
         server().await.with_permission(refuse()).with_reports(wanted),

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use limpet_core::token::Destination;
-use limpet_core::view::{Answer, RequestView, ResponseView, ViewError};
+use limpet_core::token::DestinationId;
+use limpet_core::view::{RequestView, ResponseView, ViewError, ViewResult};
 
 pub(crate) struct Exchange {
     pub(crate) cookie: Option<Vec<u8>>,
@@ -12,29 +12,29 @@ pub(crate) struct Exchange {
 }
 
 impl RequestView for Exchange {
-    fn route_session(&self) -> Answer<'_> {
+    fn route_session(&self) -> ViewResult<'_> {
         Ok(Some(Cow::Borrowed(b"shop/HTTPRoute/shop/web/all")))
     }
-    fn cluster_session(&self) -> Answer<'_> {
+    fn cluster_session(&self) -> ViewResult<'_> {
         Ok(None)
     }
-    fn route_name(&self) -> Answer<'_> {
+    fn route_name(&self) -> ViewResult<'_> {
         Ok(None)
     }
-    fn virtual_host(&self) -> Answer<'_> {
+    fn virtual_host(&self) -> ViewResult<'_> {
         Ok(None)
     }
-    fn cluster_name(&self) -> Answer<'_> {
+    fn cluster_name(&self) -> ViewResult<'_> {
         Ok(Some(Cow::Borrowed(b"backends")))
     }
-    fn client_address(&self) -> Answer<'_> {
+    fn client_address(&self) -> ViewResult<'_> {
         Ok(None)
     }
-    fn header(&self, name: &str) -> Answer<'_> {
+    fn header(&self, name: &str) -> ViewResult<'_> {
         let cookie = self.cookie.as_deref().filter(|_| name == "cookie");
         Ok(cookie.map(Cow::Borrowed))
     }
-    fn reroute(&mut self, _: Destination) -> Answer<'_> {
+    fn reroute(&mut self, _: DestinationId) -> ViewResult<'_> {
         Ok(None)
     }
 }
@@ -43,16 +43,16 @@ impl ResponseView for Exchange {
     fn maybe_other_host(&self, _: bool) -> Result<bool, ViewError> {
         Ok(self.other_host)
     }
-    fn code_details(&self) -> Answer<'_> {
+    fn code_details(&self) -> ViewResult<'_> {
         Ok(Some(Cow::Borrowed(b"via_upstream")))
     }
-    fn upstream_address(&self) -> Answer<'_> {
+    fn upstream_address(&self) -> ViewResult<'_> {
         Ok(Some(Cow::Borrowed(b"10.0.0.7:8080")))
     }
-    fn cluster_name(&self) -> Answer<'_> {
+    fn cluster_name(&self) -> ViewResult<'_> {
         Ok(Some(Cow::Borrowed(b"backends")))
     }
-    fn cluster_session(&self) -> Answer<'_> {
+    fn cluster_session(&self) -> ViewResult<'_> {
         Ok(None)
     }
     fn fields(&self, _: &str) -> Result<Vec<Cow<'_, [u8]>>, ViewError> {

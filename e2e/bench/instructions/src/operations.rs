@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result, ensure};
 use limpet_core::Filter;
-use limpet_core::carrier::cookie_field::{self, Verdict};
-use limpet_core::census::{Backend, Census, Identity, Seen};
+use limpet_core::carrier::cookie_field::{self, CookieEdit};
+use limpet_core::census::{Backend, Census, ObservedSession, SessionIdentity};
 use limpet_core::keyring::{Key, KeyId, KeyState, Keyring, Secret};
 use limpet_core::outcome::ResponseOutcome;
 use limpet_core::time::Timestamp;
-use limpet_core::token::{CarrierMode, Claims, Destination, Form, Realm};
+use limpet_core::token::{CarrierMode, Claims, DestinationId, PayloadForm, Realm};
 
 use crate::exchange::Exchange;
 
@@ -18,10 +18,14 @@ type Operation = fn(usize) -> Result<()>;
 
 /// Each by its name in the file of figures.
 pub(crate) const ALL: [(&str, Operation); 9] = [
-    ("core: verify a sealed token", |count| verify(Form::Sealed, count)),
-    ("core: verify a signed token", |count| verify(Form::Signed, count)),
-    ("core: seal a token", |count| seal(Form::Sealed, count)),
-    ("core: sign a token", |count| seal(Form::Signed, count)),
+    ("core: verify a sealed token", |count| {
+        verify(PayloadForm::Sealed, count)
+    }),
+    ("core: verify a signed token", |count| {
+        verify(PayloadForm::Signed, count)
+    }),
+    ("core: seal a token", |count| seal(PayloadForm::Sealed, count)),
+    ("core: sign a token", |count| seal(PayloadForm::Signed, count)),
     ("core: edit a Cookie field", edit_cookies),
     ("core: request in the steady state", |count| serve(Cookie::Good, count)),
     ("core: first request", |count| serve(Cookie::None, count)),
@@ -40,7 +44,7 @@ fn now() -> Timestamp {
 fn claims() -> Claims {
     Claims {
         host: SocketAddr::from(([10, 0, 0, 7], 8080)),
-        destination: Destination::of_cluster(b"backends"),
+        destination: DestinationId::of_cluster(b"backends"),
         issued_at: now(),
         last_seen: now(),
     }
@@ -57,7 +61,7 @@ fn realm() -> Result<Realm> {
     ))
 }
 
-fn verify(form: Form, count: usize) -> Result<()> {
+fn verify(form: PayloadForm, count: usize) -> Result<()> {
     let realm = realm()?;
     let token = realm.seal(form, &claims(), [1, 2, 3, 4]);
     for _ in 0..count {
@@ -66,7 +70,7 @@ fn verify(form: Form, count: usize) -> Result<()> {
     Ok(())
 }
 
-fn seal(form: Form, count: usize) -> Result<()> {
+fn seal(form: PayloadForm, count: usize) -> Result<()> {
     let (realm, claims) = (realm()?, claims());
     for _ in 0..count {
         black_box(realm.seal(form, black_box(&claims), black_box([1, 2, 3, 4])));
@@ -84,9 +88,9 @@ fn edit_cookies(count: usize) -> Result<()> {
     for _ in 0..count {
         let edited = cookie_field::edit(black_box(&field), |name, _| {
             if name == b"limpet-session" {
-                Verdict::Remove
+                CookieEdit::Remove
             } else {
-                Verdict::Keep
+                CookieEdit::Keep
             }
         });
         ensure!(black_box(edited).is_some(), "the field is as it was");
@@ -107,7 +111,7 @@ fn serve(cookie: Cookie, count: usize) -> Result<()> {
         "policies": { "shop": { "cookie": { "name": "limpet-session" } } }
     }"#;
     let (filter, _) = Filter::from_json(CONFIG, &|_| None)?;
-    let token = realm()?.seal(Form::Sealed, &claims(), [1, 2, 3, 4]);
+    let token = realm()?.seal(PayloadForm::Sealed, &claims(), [1, 2, 3, 4]);
     let (cookie, expected) = match cookie {
         Cookie::Good => (Some(cookies(&token)), ResponseOutcome::Unchanged),
         Cookie::None => (None, ResponseOutcome::Issued),
@@ -145,23 +149,23 @@ fn count_sessions(count: usize) -> Result<()> {
     let census = Census::new([7; 16], 2000);
     let sessions: Vec<_> = (0..10_000).map(seen).collect();
     for seen in &sessions {
-        census.see(seen);
+        census.record(seen);
     }
     for seen in sessions.iter().cycle().take(count) {
-        census.see(black_box(seen));
+        census.record(black_box(seen));
     }
     Ok(())
 }
 
-fn seen(number: u32) -> Seen {
+fn seen(number: u32) -> ObservedSession {
     let [.., last] = (number % 100).to_be_bytes();
-    Seen {
+    ObservedSession {
         backend: Backend {
-            destination: Destination([1, 2, 3, 4]),
+            destination: DestinationId([1, 2, 3, 4]),
             host: SocketAddr::from(([10, 0, 0, last], 8080)),
             live_for: 1200,
         },
-        session: Identity::Token(number.wrapping_mul(0x9e37_79b9).to_be_bytes()),
+        session: SessionIdentity::Token(number.wrapping_mul(0x9e37_79b9).to_be_bytes()),
         began: now(),
         at: now(),
     }

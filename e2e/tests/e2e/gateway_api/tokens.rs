@@ -42,7 +42,7 @@ async fn each_kind_is_counted_by_its_reason() -> Result<()> {
         let mut tokens = Vec::new();
         for kind in Forgery::ALL {
             let (token, refusal) = forger.forge(kind, 30)?;
-            *expected.entry(RequestOutcome::Refused(refusal).word()).or_insert(0) += 1;
+            *expected.entry(RequestOutcome::Refused(refusal).as_str()).or_insert(0) += 1;
             tokens.push(token);
         }
         // Envoy's own sessions use this form.

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
 use limpet_core::keyring::{Key, KeyId, KeyState, Keyring, Secret};
 use limpet_core::time::Timestamp;
-use limpet_core::token::{CarrierMode, Claims, Destination, Form, Realm, Refusal};
+use limpet_core::token::{CarrierMode, Claims, DestinationId, PayloadForm, Realm, TokenRefusal};
 use limpet_e2e::{Answer, Envoy, OTHER_KEY, Request, TEST_KEY};
 
 use limpet_fuzz::Random;
@@ -131,7 +131,7 @@ impl Forger {
         let at = |ago: Duration| Timestamp::from_unix(self.now.saturating_sub(ago));
         Claims {
             host,
-            destination: Destination::of_cluster(b"backends"),
+            destination: DestinationId::of_cluster(b"backends"),
             issued_at: at(began),
             last_seen: at(seen),
         }
@@ -143,9 +143,9 @@ impl Forger {
 
     fn seal(&mut self, realm: fn(&Self) -> &Realm, claims: Claims) -> String {
         let form = if self.random.number().is_multiple_of(2) {
-            Form::Sealed
+            PayloadForm::Sealed
         } else {
-            Form::Signed
+            PayloadForm::Signed
         };
         let nonce = self.random_bytes();
         realm(self).seal(form, &claims, nonce)
@@ -156,44 +156,44 @@ impl Forger {
         self.seal(|forger| &forger.own, fresh)
     }
 
-    pub(crate) fn forge(&mut self, kind: Forgery, number: usize) -> Result<(Vec<u8>, Refusal)> {
+    pub(crate) fn forge(&mut self, kind: Forgery, number: usize) -> Result<(Vec<u8>, TokenRefusal)> {
         let fresh = self.fresh();
         let moment = Duration::from_millis(number as u64);
         let own: fn(&Self) -> &Realm = |forger| &forger.own;
         let (text, refusal) = match kind {
             Forgery::Noise => {
                 let bytes: [u8; 60] = self.random_bytes();
-                return Ok((bytes.map(|byte| byte | 0x80).to_vec(), Refusal::Malformed));
+                return Ok((bytes.map(|byte| byte | 0x80).to_vec(), TokenRefusal::Malformed));
             }
             Forgery::MadeUp => {
                 let mut bytes: [u8; 45] = self.random_bytes();
                 (bytes[0], bytes[1]) = (0x10, 1);
-                (BASE64_URL_SAFE_NO_PAD.encode(bytes), Refusal::BadSignature)
+                (BASE64_URL_SAFE_NO_PAD.encode(bytes), TokenRefusal::BadSignature)
             }
             Forgery::BitFlipped => {
                 let mut bytes = BASE64_URL_SAFE_NO_PAD.decode(self.seal(own, fresh))?;
                 let bit = number % (bytes.len() * 8);
                 bytes[bit / 8] ^= 1 << (bit % 8);
                 let refusal = match bit {
-                    1..8 => Refusal::Malformed,
-                    8..16 => Refusal::UnknownKey,
+                    1..8 => TokenRefusal::Malformed,
+                    8..16 => TokenRefusal::UnknownKey,
                     // Bit 0 of a token: sealed or signed.
-                    _ => Refusal::BadSignature,
+                    _ => TokenRefusal::BadSignature,
                 };
                 (BASE64_URL_SAFE_NO_PAD.encode(bytes), refusal)
             }
             Forgery::Cut => {
                 let mut token = self.seal(own, fresh);
                 token.truncate(20 + number % (token.len() - 20));
-                (token, Refusal::Malformed)
+                (token, TokenRefusal::Malformed)
             }
             Forgery::CutToMeasure => {
                 let ipv6 = SocketAddr::from((Ipv6Addr::LOCALHOST, 80));
                 let mut token = self.seal(own, Claims { host: ipv6, ..fresh });
                 token.truncate(60);
-                (token, Refusal::BadSignature)
+                (token, TokenRefusal::BadSignature)
             }
-            Forgery::Lengthened => (format!("{}{number:04}", self.seal(own, fresh)), Refusal::Malformed),
+            Forgery::Lengthened => (format!("{}{number:04}", self.seal(own, fresh)), TokenRefusal::Malformed),
             Forgery::Moved => {
                 let from: [fn(&Self) -> &Realm; 4] = [
                     |forger| &forger.moved[0],
@@ -201,21 +201,21 @@ impl Forger {
                     |forger| &forger.moved[2],
                     |forger| &forger.moved[3],
                 ];
-                (self.seal(from[number % 4], fresh), Refusal::BadSignature)
+                (self.seal(from[number % 4], fresh), TokenRefusal::BadSignature)
             }
-            Forgery::UnknownKey => (self.seal(|forger| &forger.stranger, fresh), Refusal::UnknownKey),
-            Forgery::OtherKey => (self.seal(|forger| &forger.impostor, fresh), Refusal::BadSignature),
+            Forgery::UnknownKey => (self.seal(|forger| &forger.stranger, fresh), TokenRefusal::UnknownKey),
+            Forgery::OtherKey => (self.seal(|forger| &forger.impostor, fresh), TokenRefusal::BadSignature),
             Forgery::Expired => {
                 let claims = self.claims(self.host, HOUR + MINUTE + moment, MINUTE);
-                (self.seal(own, claims), Refusal::Expired)
+                (self.seal(own, claims), TokenRefusal::Expired)
             }
             Forgery::Idle => {
                 let claims = self.claims(self.host, HOUR / 2, MINUTE * 12 + moment);
-                (self.seal(own, claims), Refusal::Idle)
+                (self.seal(own, claims), TokenRefusal::Idle)
             }
             Forgery::Fenced => {
                 let host = SocketAddr::new(FENCED, self.host.port());
-                (self.seal(own, Claims { host, ..fresh }), Refusal::Fenced)
+                (self.seal(own, Claims { host, ..fresh }), TokenRefusal::Fenced)
             }
             Forgery::FromTheFuture => {
                 let soon = Timestamp::from_unix(self.now + HOUR + moment);
@@ -224,7 +224,7 @@ impl Forger {
                     last_seen: soon,
                     ..fresh
                 };
-                (self.seal(own, claims), Refusal::FromTheFuture)
+                (self.seal(own, claims), TokenRefusal::FromTheFuture)
             }
         };
         Ok((text.into_bytes(), refusal))

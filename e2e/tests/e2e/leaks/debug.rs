@@ -3,9 +3,9 @@ use std::fmt::Debug;
 use anyhow::{Context, Result, ensure};
 use limpet_core::Filter;
 use limpet_core::config::{self, KeyringDocument};
-use limpet_core::fakes::Request;
-use limpet_core::keyring::wrapped::{Wrapped, wrap};
-use limpet_core::keyring::{Entry, Key, KeyId, KeyState, Keyring, Secret};
+use limpet_core::fakes::FakeRequest;
+use limpet_core::keyring::wrapped::{WrappedKeyring, wrap};
+use limpet_core::keyring::{Key, KeyEntry, KeyId, KeyState, Keyring, Secret};
 use limpet_core::token::{CarrierMode, Realm};
 use limpet_e2e::leaks::Leaks;
 use limpet_e2e::tools;
@@ -27,7 +27,7 @@ fn debug_output_shows_no_key() -> Result<()> {
         .key("the key", &key)?
         .key("the key-encryption key", &kek)?;
     let secret = |text: &str| Secret::from_base64(text).context("no key");
-    let entry = Entry {
+    let entry = KeyEntry {
         id: KeyId(1),
         state: KeyState::Signing,
         secret: Some(secret(&key)?),
@@ -52,14 +52,16 @@ fn debug_output_shows_no_key() -> Result<()> {
         }
         let config = config::parse(config.to_string().as_bytes())?;
         let (filter, warnings) = Filter::new(&config, &environment)?;
-        let session = filter.session(&Request::on_nameless_route())?.context("no session")?;
+        let session = filter
+            .session(&FakeRequest::on_nameless_route())?
+            .context("no session")?;
         all += &(shown(&config) + &shown(&filter) + &shown(&warnings) + &shown(&session));
     }
     let keyring = Keyring::new(vec![Key::new(entry.id, entry.state, &secret(&key)?)])?;
     let realm = Realm::new(&keyring, b"default", CarrierMode::Cookie, "limpet-session");
     let document = json!({"keys": [{"id": 1, "state": "signing", "secret": key}]});
     let document = KeyringDocument::parse(document.to_string().as_bytes())?;
-    let opened = Wrapped::parse(&text)?.open(&secret(&kek)?)?;
+    let opened = WrappedKeyring::parse(&text)?.open(&secret(&kek)?)?;
     all += &(shown(&keyring) + &shown(&realm) + &shown(&document) + &shown(&opened));
     ensure!(all.contains("Secret(..)") && all.contains("InlineKey(..)"), "{all}");
     leaks.none_in("Debug output", &all)?;

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
-use limpet_core::token::Destination;
+use limpet_core::token::DestinationId;
 use limpet_e2e::{Carrier, Config};
 
 use super::rule::{Rule, by_specifier};
@@ -20,7 +20,7 @@ fn config() -> Result<Config> {
 async fn reached(site: &SplitSite, session: Option<&Session>) -> Result<BTreeSet<String>> {
     let mut reached = BTreeSet::new();
     for forged in SERVICES {
-        let hash = Destination::of_cluster(forged.as_bytes()).to_string();
+        let hash = DestinationId::of_cluster(forged.as_bytes()).to_string();
         for http2 in [false, true] {
             let request = || {
                 let request = site.envoy.get("/").header("X-Limpet-Destination", &hash);

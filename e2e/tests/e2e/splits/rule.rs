@@ -1,5 +1,5 @@
 use anyhow::{Context, Result};
-use limpet_core::token::Destination;
+use limpet_core::token::DestinationId;
 use limpet_e2e::Config;
 use serde_json::{Value, json};
 
@@ -86,7 +86,7 @@ impl Rule {
     pub(crate) fn by_routes(&self) -> Vec<Value> {
         let led = self.services.iter().map(|service| {
             let mut route = self.route(&json!({"cluster": service.cluster}));
-            let hash = Destination::of_cluster(service.cluster.as_bytes()).to_string();
+            let hash = DestinationId::of_cluster(service.cluster.as_bytes()).to_string();
             let matcher = json!({"name": "x-limpet-destination", "string_match": {"exact": hash}});
             match route["match"]["headers"].as_array_mut() {
                 Some(headers) => headers.push(matcher),

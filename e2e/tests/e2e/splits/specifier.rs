@@ -82,7 +82,7 @@ async fn nothing_of_a_request_but_its_token_leads_it() -> Result<()> {
     let site = SplitSite::start(config(&[("shop-v1", 1), ("shop-v2", 0), ("shop-v3", 0)])?).await?;
     let mut session = Session::begin(&site.envoy, Carrier::Cookie).await?;
     for name in SERVICES {
-        let hash = limpet_core::token::Destination::of_cluster(name.as_bytes()).to_string();
+        let hash = limpet_core::token::DestinationId::of_cluster(name.as_bytes()).to_string();
         for value in [name, &hash] {
             for header in [
                 "x-limpet-destination",

@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 
 use limpet_core::Filter;
-use limpet_core::fakes::Request;
+use limpet_core::fakes::FakeRequest;
 use limpet_core::keyring::{Key, KeyId, KeyState, Keyring, Secret};
 use limpet_core::time::Timestamp;
-use limpet_core::token::{CarrierMode, Claims, Destination, Form, Realm};
+use limpet_core::token::{CarrierMode, Claims, DestinationId, PayloadForm, Realm};
 
 const CONFIG: &str = r#"{
     "keys": [{ "id": 1, "inline": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=" }],
@@ -31,17 +31,17 @@ pub(crate) fn realm(scope: &str) -> Realm {
 pub(crate) fn claims() -> Claims {
     Claims {
         host: SocketAddr::from(([10, 0, 0, 7], 8080)),
-        destination: Destination::of_cluster(b"backends"),
+        destination: DestinationId::of_cluster(b"backends"),
         issued_at: now(),
         last_seen: now(),
     }
 }
 
 /// A request with a live session in this scope.
-pub(crate) fn request(scope: &str) -> Request {
-    let token = realm(scope).seal(Form::Sealed, &claims(), [1, 2, 3, 4]);
+pub(crate) fn request(scope: &str) -> FakeRequest {
+    let token = realm(scope).seal(PayloadForm::Sealed, &claims(), [1, 2, 3, 4]);
     let cookies = format!("theme=dark; session={token}; _ga=GA1.1.1234567890.1700000000");
-    Request::new()
+    FakeRequest::new()
         .session(format!("shop/{scope}"))
         .cookie(&cookies)
         .unrecorded()

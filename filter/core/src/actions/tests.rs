@@ -6,12 +6,12 @@ use serde_json::json;
 
 use super::*;
 use crate::backend::Backend;
-use crate::census::{Identity, Left, Seen};
+use crate::census::{ObservedSession, SessionDeparture, SessionIdentity};
 use crate::keyring::KeyId;
 use crate::plan::{KeyChange, NameConflict, RefusedMove};
 use crate::time::Timestamp;
-use crate::token::{Destination, Refusal};
-use crate::{Defined, Filter};
+use crate::token::{DestinationId, TokenRefusal};
+use crate::{DefinedCounters, Filter};
 
 /// Records what is done, up to an action that fails.
 struct Proxy {
@@ -66,7 +66,7 @@ impl Actions for Proxy {
     fn count(&mut self, counter: Option<&String>) {
         self.done.extend(counter.map(|name| format!("count {name}")));
     }
-    fn tell(&mut self, tell: impl FnOnce(&Census)) {
+    fn record(&mut self, tell: impl FnOnce(&Census)) {
         tell(&self.census);
         self.done.push("tell".to_owned());
     }
@@ -76,7 +76,7 @@ impl Actions for Proxy {
     fn warn_once(&mut self, line: String) {
         self.done.push(format!("warn once: {line}"));
     }
-    fn note(&mut self, request: Option<RequestOutcome>, response: ResponseOutcome) -> Result<(), ViewError> {
+    fn log_outcome(&mut self, request: Option<RequestOutcome>, response: ResponseOutcome) -> Result<(), ViewError> {
         self.does(format!("note {request:?}, {response:?}"))
     }
 }
@@ -91,7 +91,10 @@ fn counters() -> Counters<String> {
         "policies": {"web": {"source": {"entries": 10, "timeout": "1h"}, "move": {"header": "x-move"}}},
     });
     let (filter, _) = Filter::from_json(config.to_string().as_bytes(), &|_| None).unwrap();
-    Counters::define(&filter, &mut Defined::default(), |name| Ok::<_, ()>(name.to_owned())).unwrap()
+    Counters::define(&filter, &mut DefinedCounters::default(), |name| {
+        Ok::<_, ()>(name.to_owned())
+    })
+    .unwrap()
 }
 
 fn request_plan(strict: bool) -> RequestPlan<'static> {
@@ -113,7 +116,7 @@ fn request_plan(strict: bool) -> RequestPlan<'static> {
 #[test]
 fn all_of_a_request_plan_is_carried_out() {
     let mut proxy = Proxy::new();
-    request_plan(true).carry_out(&mut proxy, &counters(), 0).unwrap();
+    request_plan(true).apply(&mut proxy, &counters(), 0).unwrap();
     assert_eq!(
         proxy.done,
         [
@@ -136,7 +139,7 @@ fn a_request_that_may_fail_over_is_retried_and_what_follows_a_failed_action_is_n
         fails_at: "steer",
         ..Proxy::new()
     };
-    let error = request_plan(false).carry_out(&mut proxy, &counters(), 0).unwrap_err();
+    let error = request_plan(false).apply(&mut proxy, &counters(), 0).unwrap_err();
     assert_eq!((error.what, error.status), ("steer", 6));
     assert!(!proxy.done.iter().any(|done| done.contains("retries")));
     assert_eq!(proxy.done.last().map(String::as_str), Some("steer to 10.0.0.1:80"));
@@ -145,13 +148,13 @@ fn a_request_that_may_fail_over_is_retried_and_what_follows_a_failed_action_is_n
 #[test]
 fn all_of_a_response_plan_is_carried_out() {
     let backend = |last: u8| Backend {
-        destination: Destination([1; 4]),
+        destination: DestinationId([1; 4]),
         host: SocketAddr::from(([10, 0, 0, last], 80)),
         live_for: 100,
     };
     let at = Timestamp::from_unix_seconds(1_763_718_000);
     let plan = ResponsePlan {
-        request: Some(RequestOutcome::Refused(Refusal::RevokedKey)),
+        request: Some(RequestOutcome::Refused(TokenRefusal::RevokedKey)),
         status: Some(421),
         edits: vec![HeaderEdit::Set("x-session", b"token".to_vec())],
         outcome: ResponseOutcome::Issued,
@@ -166,16 +169,16 @@ fn all_of_a_response_plan_is_carried_out() {
         refused_move: Some(RefusedMove {
             line: Some("no host".to_owned()),
         }),
-        seen: Some(Seen {
+        observed: Some(ObservedSession {
             backend: backend(1),
-            session: Identity::Token([7; 4]),
+            session: SessionIdentity::Token([7; 4]),
             began: at,
             at,
         }),
-        left: Some(Left::Backend(backend(2))),
+        departed: Some(SessionDeparture::Backend(backend(2))),
     };
     let mut proxy = Proxy::new();
-    plan.carry_out(&mut proxy, &counters(), 0).unwrap();
+    plan.apply(&mut proxy, &counters(), 0).unwrap();
     assert_eq!(
         proxy.done,
         [
@@ -202,6 +205,6 @@ fn all_of_a_response_plan_is_carried_out() {
 #[test]
 fn what_a_plan_leaves_as_it_is_costs_nothing() {
     let mut proxy = Proxy::new();
-    ResponsePlan::NO_CHANGE.carry_out(&mut proxy, &counters(), 0).unwrap();
+    ResponsePlan::NO_CHANGE.apply(&mut proxy, &counters(), 0).unwrap();
     assert_eq!(proxy.done, ["note None, Unchanged"]);
 }

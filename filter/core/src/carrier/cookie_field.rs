@@ -7,7 +7,7 @@ use memchr::memchr;
 
 /// What happens to a cookie.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CookieEdit {
     /// It stays as it is.
     Keep,
     /// It is removed.
@@ -19,7 +19,7 @@ pub enum Verdict {
 /// Edits a field; `None` if nothing changes. `judge` gets each cookie's name and value, with quotes. Every other byte
 /// stays.
 #[must_use]
-pub fn edit<'a>(field: &'a [u8], judge: impl FnMut(&'a [u8], &'a [u8]) -> Verdict) -> Option<Vec<u8>> {
+pub fn edit<'a>(field: &'a [u8], judge: impl FnMut(&'a [u8], &'a [u8]) -> CookieEdit) -> Option<Vec<u8>> {
     edit_some(field, b"", Vec::new, judge)
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn edit_some<'a>(
     field: &'a [u8],
     name_start: &[u8],
     room: impl FnOnce() -> Vec<u8>,
-    mut judge: impl FnMut(&'a [u8], &'a [u8]) -> Verdict,
+    mut judge: impl FnMut(&'a [u8], &'a [u8]) -> CookieEdit,
 ) -> Option<Vec<u8>> {
     let mut room = Some(room);
     let mut begin = |copy: &mut Vec<u8>| {
@@ -45,24 +45,24 @@ pub(crate) fn edit_some<'a>(
         let start = consumed;
         consumed += segment.len() + 1;
         let verdict = match pair(segment, name_start) {
-            None => Verdict::Keep,
+            None => CookieEdit::Keep,
             Some((name, value, at)) => match judge(name, value) {
-                Verdict::Cut(cut) => Verdict::Cut(at + cut.start..at + cut.end),
+                CookieEdit::Cut(cut) => CookieEdit::Cut(at + cut.start..at + cut.end),
                 verdict => verdict,
             },
         };
         let Some(edited) = &mut edited else {
             let kept = match verdict {
-                Verdict::Keep => continue,
-                Verdict::Remove => field.get(..start.saturating_sub(1)).unwrap_or_default(),
-                Verdict::Cut(_) => field.get(..start).unwrap_or_default(),
+                CookieEdit::Keep => continue,
+                CookieEdit::Remove => field.get(..start.saturating_sub(1)).unwrap_or_default(),
+                CookieEdit::Cut(_) => field.get(..start).unwrap_or_default(),
             };
             let mut copy = Vec::new();
             if !kept.is_empty() {
                 begin(&mut copy);
                 copy.extend_from_slice(kept);
             }
-            if let Verdict::Cut(cut) = verdict {
+            if let CookieEdit::Cut(cut) = verdict {
                 begin(&mut copy);
                 copy.extend_from_slice(&without(segment, cut));
             }
@@ -70,9 +70,9 @@ pub(crate) fn edit_some<'a>(
             continue;
         };
         let segment = match verdict {
-            Verdict::Remove => continue,
-            Verdict::Keep => Cow::Borrowed(segment),
-            Verdict::Cut(cut) => Cow::Owned(without(segment, cut)),
+            CookieEdit::Remove => continue,
+            CookieEdit::Keep => Cow::Borrowed(segment),
+            CookieEdit::Cut(cut) => Cow::Owned(without(segment, cut)),
         };
         if edited.is_empty() {
             begin(edited);
@@ -129,10 +129,10 @@ mod tests {
         let mut values = Vec::new();
         let rest = edit(field.as_bytes(), |name, value| {
             if name != b"s" {
-                return Verdict::Keep;
+                return CookieEdit::Keep;
             }
             values.push(String::from_utf8(unquoted(value).to_vec()).unwrap());
-            Verdict::Remove
+            CookieEdit::Remove
         });
         rest.map(|rest| (values, String::from_utf8(rest).unwrap()))
     }
@@ -175,8 +175,8 @@ mod tests {
             (";; s=xy1;", ";; s=1;"),
         ] {
             let edited = edit(field.as_bytes(), |name, _| match name {
-                b"s" => Verdict::Cut(0..2),
-                _ => Verdict::Keep,
+                b"s" => CookieEdit::Cut(0..2),
+                _ => CookieEdit::Keep,
             });
             assert_eq!(edited.as_deref(), Some(cut.as_bytes()), "{field:?}");
         }

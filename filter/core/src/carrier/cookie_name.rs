@@ -18,7 +18,7 @@ pub struct CookieNames {
 
 /// The owner of a cookie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whose {
+pub enum CookieOwner {
     /// No session cookie of this name.
     Other,
     /// This session.
@@ -70,14 +70,14 @@ impl CookieNames {
 
     /// The owner of the cookie called `name`.
     #[must_use]
-    pub fn whose(&self, name: &[u8]) -> Whose {
+    pub fn owner_of(&self, name: &[u8]) -> CookieOwner {
         if name == self.current().as_bytes() {
-            return Whose::Current;
+            return CookieOwner::Current;
         }
         match name.strip_prefix(self.plain().as_bytes()) {
-            Some(_) if name == self.former().as_bytes() => Whose::Former,
-            Some(rest) if is_scope_name(rest) => Whose::OtherScope,
-            _ => Whose::Other,
+            Some(_) if name == self.former().as_bytes() => CookieOwner::Former,
+            Some(rest) if is_scope_name(rest) => CookieOwner::OtherScope,
+            _ => CookieOwner::Other,
         }
     }
 }
@@ -117,23 +117,23 @@ mod tests {
     #[test]
     fn the_name_of_a_cookie_tells_its_owner() {
         for (name, per_scope, plain) in [
-            ("s", Whose::Former, Whose::Current),
-            ("s~4oymiquy", Whose::Current, Whose::Former),
-            ("s~4oymiqu2", Whose::OtherScope, Whose::OtherScope),
-            ("s~4OYMIQUY", Whose::Other, Whose::Other),
-            ("s~4oymiqu", Whose::Other, Whose::Other),
-            ("s~4oymiquy2", Whose::Other, Whose::Other),
-            ("ss", Whose::Other, Whose::Other),
-            ("S", Whose::Other, Whose::Other),
-            ("", Whose::Other, Whose::Other),
+            ("s", CookieOwner::Former, CookieOwner::Current),
+            ("s~4oymiquy", CookieOwner::Current, CookieOwner::Former),
+            ("s~4oymiqu2", CookieOwner::OtherScope, CookieOwner::OtherScope),
+            ("s~4OYMIQUY", CookieOwner::Other, CookieOwner::Other),
+            ("s~4oymiqu", CookieOwner::Other, CookieOwner::Other),
+            ("s~4oymiquy2", CookieOwner::Other, CookieOwner::Other),
+            ("ss", CookieOwner::Other, CookieOwner::Other),
+            ("S", CookieOwner::Other, CookieOwner::Other),
+            ("", CookieOwner::Other, CookieOwner::Other),
         ] {
             assert_eq!(
-                CookieNames::new("s", b"", true).whose(name.as_bytes()),
+                CookieNames::new("s", b"", true).owner_of(name.as_bytes()),
                 per_scope,
                 "{name}"
             );
             assert_eq!(
-                CookieNames::new("s", b"", false).whose(name.as_bytes()),
+                CookieNames::new("s", b"", false).owner_of(name.as_bytes()),
                 plain,
                 "{name}"
             );

@@ -8,7 +8,7 @@ fn is_ambiguous(byte: u8) -> bool {
 /// Whether a browser follows `location` to the host and port of `authority`, and not from HTTPS to HTTP. `false` if
 /// ambiguous.
 #[must_use]
-pub fn leads_back(location: &[u8], authority: &[u8], https: bool) -> bool {
+pub fn is_same_origin(location: &[u8], authority: &[u8], https: bool) -> bool {
     if location.is_empty() || location.iter().copied().any(is_ambiguous) {
         return false;
     }
@@ -71,7 +71,7 @@ mod tests {
             ("http://[2001:db8::7]/", "[2001:db8::7]", false),
         ] {
             assert!(
-                leads_back(location.as_bytes(), authority.as_bytes(), https),
+                is_same_origin(location.as_bytes(), authority.as_bytes(), https),
                 "{location}"
             );
         }
@@ -101,7 +101,10 @@ mod tests {
             "mailto:shop.example",
             "shop.example:8080/x",
         ] {
-            assert!(!leads_back(location.as_bytes(), b"shop.example", false), "{location}");
+            assert!(
+                !is_same_origin(location.as_bytes(), b"shop.example", false),
+                "{location}"
+            );
         }
         for (location, authority, https) in [
             ("http://shop.example/", "shop.example", true),
@@ -109,7 +112,7 @@ mod tests {
             ("https://shop.example:80/", "shop.example:80", false),
             ("//", "", false),
         ] {
-            let leads_back = leads_back(location.as_bytes(), authority.as_bytes(), https);
+            let leads_back = is_same_origin(location.as_bytes(), authority.as_bytes(), https);
             assert!(!leads_back, "{location}");
         }
     }

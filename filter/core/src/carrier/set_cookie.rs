@@ -46,7 +46,7 @@ fn is_no_age(value: &[u8]) -> Option<bool> {
 
 /// What a response does to a cookie of the application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Said {
+pub enum CookieChange {
     /// It gets a value.
     Set,
     /// It is deleted or emptied: applications without dates log out so.
@@ -55,18 +55,18 @@ pub enum Said {
 
 /// What the Set-Cookie fields do to the cookie `name`. One that sets it outweighs deletions, because applications also
 /// delete the cookie of another path, or the former one.
-pub fn said<'f>(fields: impl IntoIterator<Item = &'f [u8]>, name: &str, now: Timestamp) -> Option<Said> {
+pub fn change_of<'f>(fields: impl IntoIterator<Item = &'f [u8]>, name: &str, now: Timestamp) -> Option<CookieChange> {
     let of_field = |field: &[u8]| {
         let value = field.get(value_of(field, name)?)?;
         let is_empty = matches!(value, b"" | b"\"\"");
         Some(if is_empty || is_deletion(field, now) {
-            Said::Deleted
+            CookieChange::Deleted
         } else {
-            Said::Set
+            CookieChange::Set
         })
     };
     let all = fields.into_iter().filter_map(of_field);
-    all.reduce(|one, other| if one == Said::Set { one } else { other })
+    all.reduce(|one, other| if one == CookieChange::Set { one } else { other })
 }
 
 #[cfg(test)]
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_response_sets_or_deletes_a_cookie_of_the_name() {
-        use Said::{Deleted, Set};
+        use CookieChange::{Deleted, Set};
         for (fields, expected) in [
             (&[][..], None),
             (&["T=abc", "SS=abc", "S"], None),
@@ -145,7 +145,7 @@ mod tests {
         ] {
             let all = fields.iter().map(|field| field.as_bytes());
             assert_eq!(
-                said(all, "S", Timestamp::from_unix_seconds(NOW)),
+                change_of(all, "S", Timestamp::from_unix_seconds(NOW)),
                 expected,
                 "{fields:?}"
             );

@@ -11,7 +11,7 @@ use prost::Message;
 
 use super::Backend;
 use super::sketch::Sketch;
-use crate::token::Destination;
+use crate::token::DestinationId;
 
 /// The gRPC service.
 pub const SERVICE: &str = "limpet.sessions.v1.Sessions";
@@ -36,7 +36,7 @@ pub struct Report {
     pub backends: Vec<BackendReport>,
     /// Sessions restarted although their client had one.
     #[prost(message, repeated, tag = "2")]
-    pub restarts: Vec<Restart>,
+    pub restarts: Vec<RestartReport>,
     /// The Envoy's `node.cluster`: its Gateway.
     #[prost(string, tag = "3")]
     pub node_cluster: String,
@@ -74,11 +74,11 @@ pub struct BackendReport {
     pub requests: u64,
     /// Sessions since the last report that another backend answered.
     #[prost(uint64, tag = "7")]
-    pub left: u64,
+    pub departed: u64,
     /// Changed sub-windows.
     #[prost(message, repeated, tag = "8")]
     pub windows: Vec<WindowReport>,
-    /// Sessions restarted since the last report, by [`Answer::sheds`].
+    /// Sessions restarted since the last report, by [`ReportResponse::sheds`].
     #[prost(message, repeated, tag = "9")]
     pub rebalanced: Vec<RebalancedReport>,
 }
@@ -110,7 +110,7 @@ pub struct WindowReport {
 
 /// Sessions that restarted for one reason.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct Restart {
+pub struct RestartReport {
     /// `moved`, or the refusal's word in the filter's metrics.
     #[prost(string, tag = "1")]
     pub reason: String,
@@ -121,14 +121,14 @@ pub struct Restart {
 
 /// The answer to a report.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct Answer {
+pub struct ReportResponse {
     /// The controller's memory. Another one gets everything again.
     #[prost(fixed64, tag = "1")]
     pub memory: u64,
     /// Sessions that may restart, in place of the former ones, until the next report or for
     /// [`BUDGET_LIFE`](super::BUDGET_LIFE).
     #[prost(message, repeated, tag = "2")]
-    pub sheds: Vec<Shed>,
+    pub sheds: Vec<ShedBudget>,
     /// The controller's process. Another one gets recent reports again.
     #[prost(fixed64, tag = "3")]
     pub process: u64,
@@ -136,7 +136,7 @@ pub struct Answer {
 
 /// How many sessions of a Service may restart.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct Shed {
+pub struct ShedBudget {
     /// The hash of the cluster's name, big-endian.
     #[prost(fixed32, tag = "1")]
     pub destination: u32,
@@ -160,14 +160,14 @@ pub struct ShedHost {
     /// The port.
     #[prost(uint32, tag = "2")]
     pub port: u32,
-    /// The most sessions, within [`Shed::sessions`].
+    /// The most sessions, within [`ShedBudget::sessions`].
     #[prost(uint32, tag = "3")]
     pub sessions: u32,
 }
 
-impl Shed {
+impl ShedBudget {
     /// Takes one session. Returns its new host, one that `is_there`; `None` if it stays.
-    pub fn take(sheds: &mut [Self], backend: &Backend, is_there: impl Fn(SocketAddr) -> bool) -> Option<SocketAddr> {
+    pub fn consume(sheds: &mut [Self], backend: &Backend, is_there: impl Fn(SocketAddr) -> bool) -> Option<SocketAddr> {
         let destination = u32::from_be_bytes(backend.destination.0);
         let mut sheds = sheds.iter_mut();
         let shed = sheds.find(|shed| shed.destination == destination && shed.sessions > 0)?;
@@ -218,7 +218,7 @@ fn host(address: &[u8], port: u32) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, u16::try_from(port).ok()?))
 }
 
-impl Answer {
+impl ReportResponse {
     /// Reads a unary gRPC response.
     #[must_use]
     pub fn of_grpc_body(body: &[u8]) -> Option<Self> {
@@ -235,7 +235,7 @@ impl Report {
     pub fn without_counts(&mut self) {
         self.restarts.clear();
         for backend in &mut self.backends {
-            (backend.requests, backend.left) = (0, 0);
+            (backend.requests, backend.departed) = (0, 0);
             backend.rebalanced.clear();
         }
     }
@@ -255,7 +255,7 @@ impl Report {
 impl BackendReport {
     /// An empty report of a backend.
     #[must_use]
-    pub fn of(backend: Backend) -> Self {
+    pub fn new(backend: Backend) -> Self {
         Self {
             destination: u32::from_be_bytes(backend.destination.0),
             address: address(backend.host.ip()),
@@ -269,7 +269,7 @@ impl BackendReport {
     #[must_use]
     pub fn backend(&self) -> Option<Backend> {
         Some(Backend {
-            destination: Destination(self.destination.to_be_bytes()),
+            destination: DestinationId(self.destination.to_be_bytes()),
             host: host(&self.address, self.port)?,
             live_for: self.live_for,
         })

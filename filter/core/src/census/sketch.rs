@@ -22,7 +22,7 @@ pub struct Sketch(estimator::Sketch<INDEX, RANK>);
 
 /// How the crate writes a sketch.
 #[derive(Serialize, Deserialize)]
-enum Written {
+enum SerializedSketch {
     /// Up to two elements.
     Small(u64),
     Sparse(Vec<u32>),
@@ -67,14 +67,14 @@ impl Sketch {
     /// Reads a sketch that sessions can make. Numbers that follow from its registers are computed again.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let mut written: Written = postcard::from_bytes(bytes).ok()?;
+        let mut written: SerializedSketch = postcard::from_bytes(bytes).ok()?;
         written.check()?;
         let bytes = postcard::to_allocvec(&written).ok()?;
         postcard::from_bytes(&bytes).ok().map(Self)
     }
 }
 
-impl Written {
+impl SerializedSketch {
     /// Whether hashes can make it. Computes what follows from the registers.
     fn check(&mut self) -> Option<()> {
         let is_element = |element: u32| (1..=MAX_RANK).contains(&(element & ((1 << RANK) - 1)));
@@ -134,7 +134,7 @@ fn ranks(words: &[u32]) -> impl Iterator<Item = usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::census::tally::spread;
+    use crate::census::backend_tally::spread;
 
     fn sketch(sessions: std::ops::Range<u64>) -> Sketch {
         let mut sketch = Sketch::default();
@@ -144,11 +144,11 @@ mod tests {
         sketch
     }
 
-    fn written(sketch: &Sketch) -> Written {
+    fn written(sketch: &Sketch) -> SerializedSketch {
         postcard::from_bytes(&sketch.to_bytes()).unwrap()
     }
 
-    fn read(written: &Written) -> Option<Sketch> {
+    fn read(written: &SerializedSketch) -> Option<Sketch> {
         Sketch::from_bytes(&postcard::to_allocvec(written).unwrap())
     }
 
@@ -162,7 +162,7 @@ mod tests {
         let exact = 4096.0 * 0.5_f32.powi(rank.cast_signed());
         let mut words = vec![0, exact.to_bits()];
         words.extend(registers);
-        postcard::from_bytes(&postcard::to_allocvec(&Written::Registers(words)).unwrap())
+        postcard::from_bytes(&postcard::to_allocvec(&SerializedSketch::Registers(words)).unwrap())
             .map(Sketch)
             .unwrap()
     }
@@ -183,11 +183,11 @@ mod tests {
     fn the_numbers_of_a_sketch_follow_from_its_registers() {
         let honest = sketch(0..5_000);
         for (zeros, sum) in [(0, f32::NAN), (0, f32::INFINITY), (4096, -1.0), (0, 0.0), (7, 1e30)] {
-            let Written::Registers(mut words) = written(&honest) else {
+            let SerializedSketch::Registers(mut words) = written(&honest) else {
                 panic!("registers");
             };
             (words[0], words[1]) = (zeros, sum.to_bits());
-            let read = read(&Written::Registers(words)).unwrap();
+            let read = read(&SerializedSketch::Registers(words)).unwrap();
             assert!(read.estimate().abs_diff(5_000) < 250, "{}", read.estimate());
         }
     }
@@ -195,15 +195,15 @@ mod tests {
     #[test]
     fn what_no_session_makes_is_no_sketch() {
         let rank = |rank: u32| (5 << RANK) | rank;
-        assert!(read(&Written::Small(u64::from(rank(53)) << 2)).is_some());
-        assert!(read(&Written::Small(u64::from(rank(54)) << 2)).is_none());
-        assert!(read(&Written::Small(u64::from(rank(0)) << 33)).is_none());
-        let three = |last| Written::Sparse(vec![rank(1), rank(2), last]);
+        assert!(read(&SerializedSketch::Small(u64::from(rank(53)) << 2)).is_some());
+        assert!(read(&SerializedSketch::Small(u64::from(rank(54)) << 2)).is_none());
+        assert!(read(&SerializedSketch::Small(u64::from(rank(0)) << 33)).is_none());
+        let three = |last| SerializedSketch::Sparse(vec![rank(1), rank(2), last]);
         assert!(read(&three(rank(3))).is_some());
         for last in [rank(2), rank(0), rank(63)] {
             assert!(read(&three(last)).is_none(), "{last}");
         }
-        assert!(read(&Written::Registers(vec![0; LEN - 1])).is_none());
+        assert!(read(&SerializedSketch::Registers(vec![0; LEN - 1])).is_none());
         assert!(Sketch::from_bytes(&of_rank(53).to_bytes()).is_some());
         assert!(Sketch::from_bytes(&of_rank(54).to_bytes()).is_none());
         assert!(Sketch::from_bytes(b"").is_none());

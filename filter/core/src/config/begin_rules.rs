@@ -1,49 +1,54 @@
 use super::carrier_rules::name_problem;
 use super::schema::{BeginConfig, BeginWhenConfig, EndConfig, PolicyConfig};
-use super::{Begin, Carrier, End, Further, Place, Problem, Sign};
+use super::{ApplicationSign, BeginRule, Carrier, CarrierKind, EndRule, FurtherCarrier, Problem};
 use crate::envoy::INTERNAL_HEADER_PREFIX;
 
 const MAX_METHOD_LEN: usize = 32;
 
 /// The cookies and headers that the filter sets and removes.
-pub(super) struct Own<'a> {
+pub(super) struct OwnFields<'a> {
     pub(super) carrier: &'a Carrier,
-    pub(super) also: &'a [Further],
+    pub(super) also: &'a [FurtherCarrier],
     pub(super) tell: Option<&'a str>,
 }
 
-impl Own<'_> {
-    fn has(&self, place: Place, name: &str) -> bool {
+impl OwnFields<'_> {
+    fn has(&self, place: CarrierKind, name: &str) -> bool {
         self.carrier.place() == Some(place) && self.carrier.name() == name
             || self
                 .also
                 .iter()
                 .any(|one| one.place == place && one.name == name && !one.is_former)
-            || place == Place::Header && self.tell == Some(name)
+            || place == CarrierKind::Header && self.tell == Some(name)
     }
 
     fn cookie_problem(&self, name: &str) -> Option<String> {
-        let is_own = self.has(Place::Cookie, name);
+        let is_own = self.has(CarrierKind::Cookie, name);
         let message = format!("expected a cookie of the application, found {name:?}, which carries tokens");
         name_problem("cookie", name).or(is_own.then_some(message))
     }
 
     /// Checks one of both names. `problem` takes the field below, and what is wrong.
-    fn sign(&self, cookie: Option<&str>, header: Option<&str>, problem: &mut impl FnMut(&str, String)) -> Option<Sign> {
+    fn sign(
+        &self,
+        cookie: Option<&str>,
+        header: Option<&str>,
+        problem: &mut impl FnMut(&str, String),
+    ) -> Option<ApplicationSign> {
         match (cookie, header) {
             (None, None) => None,
             (Some(cookie), None) => {
                 if let Some(message) = self.cookie_problem(cookie) {
                     problem(".cookie", message);
                 }
-                Some(Sign::Cookie(cookie.to_owned()))
+                Some(ApplicationSign::Cookie(cookie.to_owned()))
             }
             (None, Some(header)) => {
                 let header = header.to_ascii_lowercase();
                 if let Some(message) = self.header_problem(&header) {
                     problem(".header", message);
                 }
-                Some(Sign::Header(header))
+                Some(ApplicationSign::Header(header))
             }
             (Some(_), Some(_)) => {
                 problem("", "expected cookie or header, found both".to_owned());
@@ -53,7 +58,7 @@ impl Own<'_> {
     }
 
     fn header_problem(&self, name: &str) -> Option<String> {
-        let is_own = self.has(Place::Header, name);
+        let is_own = self.has(CarrierKind::Header, name);
         let is_internal = name.starts_with(INTERNAL_HEADER_PREFIX);
         let why = if is_own {
             "which carries tokens"
@@ -66,9 +71,9 @@ impl Own<'_> {
 }
 
 /// Checks `begin` and adds to `problems`.
-pub(super) fn begin(field: &str, config: &PolicyConfig, own: &Own<'_>, problems: &mut Vec<Problem>) -> Begin {
+pub(super) fn begin(field: &str, config: &PolicyConfig, own: &OwnFields<'_>, problems: &mut Vec<Problem>) -> BeginRule {
     let BeginConfig::When(when) = &config.begin else {
-        return Begin::default();
+        return BeginRule::default();
     };
     let BeginWhenConfig {
         cookie,
@@ -96,7 +101,7 @@ pub(super) fn begin(field: &str, config: &PolicyConfig, own: &Own<'_>, problems:
             problem(&format!(".methods[{i}]"), message);
         }
     }
-    Begin {
+    BeginRule {
         sign,
         methods: methods.clone(),
     }
@@ -116,7 +121,12 @@ fn method_problem(method: &str, earlier: &[String]) -> Option<String> {
 }
 
 /// Checks `end` and adds to `problems`.
-pub(super) fn end(field: &str, config: &PolicyConfig, own: &Own<'_>, problems: &mut Vec<Problem>) -> Option<End> {
+pub(super) fn end(
+    field: &str,
+    config: &PolicyConfig,
+    own: &OwnFields<'_>,
+    problems: &mut Vec<Problem>,
+) -> Option<EndRule> {
     let EndConfig { cookie, header } = config.end.as_ref()?;
     let field = format!("{field}.end");
     let refused = match own.carrier {
@@ -141,5 +151,6 @@ pub(super) fn end(field: &str, config: &PolicyConfig, own: &Own<'_>, problems: &
     if cookie.is_none() && header.is_none() {
         problem("", "expected cookie or header, found none".to_owned());
     }
-    own.sign(cookie.as_deref(), header.as_deref(), &mut problem).map(End)
+    own.sign(cookie.as_deref(), header.as_deref(), &mut problem)
+        .map(EndRule)
 }

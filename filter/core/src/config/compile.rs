@@ -2,22 +2,22 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use super::compiled::{Compiled, Fence, Fences, FormerLag, IdleBound, Policy, PolicyUse, Route};
+use super::compiled::{CompiledConfig, Fence, Fences, FormerLag, IdleBound, Policy, PolicyUse, RouteUse};
 use super::keys::given_of;
 use super::schema::{CacheControlConfig, FenceConfig, FilterConfig, PolicyConfig, TokenConfig};
 use super::{
-    Carrier, ConfigError, Hosts, Problem, begin_rules, carrier_rules, further_rules, idle_bound, is_policy_name,
-    move_rules, rebalance_rules, report_rules, source_rules,
+    Carrier, ConfigError, HostsByCluster, Problem, begin_rules, carrier_rules, further_rules, idle_bound,
+    is_policy_name, move_rules, rebalance_rules, report_rules, source_rules,
 };
 use crate::name_watch::NameWatch;
 use crate::time::{GatewayDuration, Timestamp};
-use crate::token::Form;
+use crate::token::PayloadForm;
 
 /// Far below the 16 bits with which tokens bind scopes' lengths.
 pub(crate) const MAX_SCOPE_LEN: usize = 1024;
 
 /// Checks everything but the keys.
-pub(crate) fn compile(config: &FilterConfig) -> Result<Compiled, ConfigError> {
+pub(crate) fn compile(config: &FilterConfig) -> Result<CompiledConfig, ConfigError> {
     let mut compiler = Compiler {
         declared: config.policies.keys().cloned().collect(),
         ..Compiler::default()
@@ -28,7 +28,7 @@ pub(crate) fn compile(config: &FilterConfig) -> Result<Compiled, ConfigError> {
     for (index, (name, policy)) in config.policies.iter().enumerate() {
         compiler.policy(index, name, policy, config.max_idle);
     }
-    let mut routes: HashMap<String, Vec<Route>> = HashMap::new();
+    let mut routes: HashMap<String, Vec<RouteUse>> = HashMap::new();
     let mut known = HashSet::new();
     for (i, route) in config.routes.iter().enumerate() {
         let field = format!("routes[{i}]");
@@ -43,7 +43,7 @@ pub(crate) fn compile(config: &FilterConfig) -> Result<Compiled, ConfigError> {
         }
         if let Some(used) = compiler.policy_use(&field, &route.policy, route.scope.as_deref()) {
             let entries = routes.entry(route.route.clone()).or_default();
-            entries.push(Route {
+            entries.push(RouteUse {
                 virtual_host: route.virtual_host.clone(),
                 used,
                 per_cluster: route.per_cluster,
@@ -56,7 +56,7 @@ pub(crate) fn compile(config: &FilterConfig) -> Result<Compiled, ConfigError> {
         .as_ref()
         .and_then(|default| compiler.policy_use("default", &default.policy, default.scope.as_deref()));
     let fences = compiler.fences(&config.fences);
-    let hosts = Hosts::read(&config.hosts, &mut compiler.problems);
+    let hosts = HostsByCluster::read(&config.hosts, &mut compiler.problems);
     if let Some(reports) = &config.report_sessions {
         compiler.problems.extend(report_rules::problems(reports));
     }
@@ -65,7 +65,7 @@ pub(crate) fn compile(config: &FilterConfig) -> Result<Compiled, ConfigError> {
             problems: compiler.problems,
         });
     }
-    Ok(Compiled {
+    Ok(CompiledConfig {
         policies: compiler.policies,
         routes,
         default,
@@ -120,7 +120,7 @@ impl Compiler {
             Some((rebalance, bound)) => (Some(rebalance), Some(bound)),
             None => (None, idle_bound.map(|bound| IdleBound::new(bound, is_renewable))),
         };
-        let own = begin_rules::Own {
+        let own = begin_rules::OwnFields {
             carrier: &carrier,
             also: &also,
             tell: tell.as_deref(),
@@ -143,8 +143,8 @@ impl Compiler {
             idle_bound,
             former_lags: self.former_lags(&field, config),
             form: match config.token {
-                TokenConfig::Sealed => Form::Sealed,
-                TokenConfig::Signed => Form::Signed,
+                TokenConfig::Sealed => PayloadForm::Sealed,
+                TokenConfig::Signed => PayloadForm::Signed,
             },
             keep_cache_control: config.cache_control == CacheControlConfig::Keep,
             name_watch: NameWatch::default(),

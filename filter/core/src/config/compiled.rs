@@ -5,26 +5,26 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::Hosts;
+use super::HostsByCluster;
 use crate::carrier::cookie::SessionCookie;
 use crate::config::schema::ReportSessionsConfig;
 use crate::moves::Moves;
 use crate::name_watch::NameWatch;
-use crate::source::{Rules, SharedTable, Table};
+use crate::source::{SharedTable, SourceRules, SourceTable};
 use crate::time::Timestamp;
-use crate::token::{CarrierMode, Form};
+use crate::token::{CarrierMode, PayloadForm};
 
 #[derive(Debug)]
-pub(crate) struct Compiled {
+pub(crate) struct CompiledConfig {
     pub(crate) policies: BTreeMap<String, Arc<Policy>>,
     /// The entries of each route name, those with a virtual host first.
-    pub(crate) routes: HashMap<String, Vec<Route>>,
+    pub(crate) routes: HashMap<String, Vec<RouteUse>>,
     pub(crate) default: Option<PolicyUse>,
     pub(crate) access_log: bool,
     pub(crate) report_sessions: Option<ReportSessionsConfig>,
     pub(crate) clock_skew: Duration,
     pub(crate) fences: Fences,
-    pub(crate) hosts: Hosts,
+    pub(crate) hosts: HostsByCluster,
 }
 
 #[derive(Debug)]
@@ -34,19 +34,19 @@ pub(crate) struct Policy {
     pub(crate) index: usize,
     pub(crate) carrier: Carrier,
     /// Further carriers, in the order of search.
-    pub(crate) also: Vec<Further>,
+    pub(crate) also: Vec<FurtherCarrier>,
     /// The response header for issued tokens, in lower case.
     pub(crate) tell: Option<String>,
-    pub(crate) begin: Begin,
-    pub(crate) end: Option<End>,
+    pub(crate) begin: BeginRule,
+    pub(crate) end: Option<EndRule>,
     pub(crate) moves: Option<Moves>,
-    pub(crate) rebalance: Option<Rebalance>,
+    pub(crate) rebalance: Option<RebalanceRule>,
     pub(crate) strict: bool,
     pub(crate) strict_status: u16,
     pub(crate) absolute_timeout: Option<Duration>,
     pub(crate) idle_bound: Option<IdleBound>,
     pub(crate) former_lags: Vec<FormerLag>,
-    pub(crate) form: Form,
+    pub(crate) form: PayloadForm,
     pub(crate) keep_cache_control: bool,
     pub(crate) name_watch: NameWatch,
 }
@@ -65,15 +65,15 @@ impl Policy {
 
 /// What a session begins with; by default, the first response.
 #[derive(Debug, Default)]
-pub(crate) struct Begin {
-    pub(crate) sign: Option<Sign>,
+pub(crate) struct BeginRule {
+    pub(crate) sign: Option<ApplicationSign>,
     /// Methods of requests that begin sessions. Empty: all.
     pub(crate) methods: Vec<String>,
 }
 
 /// A cookie or header of the application.
 #[derive(Debug)]
-pub(crate) enum Sign {
+pub(crate) enum ApplicationSign {
     Cookie(String),
     /// In lower case.
     Header(String),
@@ -81,7 +81,7 @@ pub(crate) enum Sign {
 
 /// A cookie that the application deletes, or a header that it sets.
 #[derive(Debug)]
-pub(crate) struct End(pub(crate) Sign);
+pub(crate) struct EndRule(pub(crate) ApplicationSign);
 
 /// The carrier of a policy's tokens, with header names in lower case.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ pub(crate) enum Carrier {
     HeaderPrefix { name: String },
     /// The filter's own parameter of the query.
     Query {
-        parameter: Further,
+        parameter: FurtherCarrier,
         /// Whether redirects to the same host get the token.
         redirects: bool,
     },
@@ -113,8 +113,8 @@ pub(crate) enum Carrier {
 
 /// A place where the filter's tokens are accepted, but not issued.
 #[derive(Debug)]
-pub(crate) struct Further {
-    pub(crate) place: Place,
+pub(crate) struct FurtherCarrier {
+    pub(crate) place: CarrierKind,
     /// In lower case for a header.
     pub(crate) name: String,
     pub(crate) forward: bool,
@@ -122,18 +122,18 @@ pub(crate) struct Further {
     pub(crate) is_former: bool,
 }
 
-impl Further {
+impl FurtherCarrier {
     pub(crate) fn mode(&self) -> CarrierMode {
         match self.place {
-            Place::Cookie => CarrierMode::Cookie,
-            Place::Header => CarrierMode::Header,
-            Place::Query => CarrierMode::Query,
+            CarrierKind::Cookie => CarrierMode::Cookie,
+            CarrierKind::Header => CarrierMode::Header,
+            CarrierKind::Query => CarrierMode::Query,
         }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum CarrierKind {
     Cookie,
     Header,
     Query,
@@ -141,23 +141,23 @@ pub(crate) enum Place {
 
 #[derive(Debug)]
 pub(crate) struct Source {
-    pub(crate) rules: Rules,
-    table: OnceLock<Arc<dyn Table>>,
+    pub(crate) rules: SourceRules,
+    table: OnceLock<Arc<dyn SourceTable>>,
 }
 
 impl Source {
-    pub(crate) fn new(rules: Rules) -> Self {
+    pub(crate) fn new(rules: SourceRules) -> Self {
         Self {
             rules,
             table: OnceLock::new(),
         }
     }
 
-    pub(crate) fn keep(&self, table: impl FnOnce() -> Arc<dyn Table>) {
+    pub(crate) fn set_table(&self, table: impl FnOnce() -> Arc<dyn SourceTable>) {
         self.table.get_or_init(table);
     }
 
-    pub(crate) fn table(&self) -> &dyn Table {
+    pub(crate) fn table(&self) -> &dyn SourceTable {
         &**self.table.get_or_init(|| Arc::new(SharedTable::new(&self.rules)))
     }
 }
@@ -196,11 +196,11 @@ impl Carrier {
         }
     }
 
-    pub(crate) fn place(&self) -> Option<Place> {
+    pub(crate) fn place(&self) -> Option<CarrierKind> {
         match self {
-            Self::Cookie { .. } | Self::CookiePrefix { .. } | Self::CookieRewrite { .. } => Some(Place::Cookie),
-            Self::Header { .. } | Self::HeaderPrefix { .. } => Some(Place::Header),
-            Self::Query { .. } => Some(Place::Query),
+            Self::Cookie { .. } | Self::CookiePrefix { .. } | Self::CookieRewrite { .. } => Some(CarrierKind::Cookie),
+            Self::Header { .. } | Self::HeaderPrefix { .. } => Some(CarrierKind::Header),
+            Self::Query { .. } => Some(CarrierKind::Query),
             Self::Source(_) => None,
         }
     }
@@ -242,7 +242,7 @@ impl FormerLag {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Rebalance {
+pub(crate) struct RebalanceRule {
     /// The policy's time plus the lag ([`IdleBound::lag`]), so that no client was there since.
     pub(crate) unseen: Duration,
 }
@@ -254,7 +254,7 @@ pub(crate) struct PolicyUse {
 }
 
 #[derive(Debug)]
-pub(crate) struct Route {
+pub(crate) struct RouteUse {
     pub(crate) virtual_host: Option<String>,
     pub(crate) used: PolicyUse,
     /// Whether each cluster of the route has its own sessions.

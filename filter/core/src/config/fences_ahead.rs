@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::keys::Warning;
+use super::keys::ConfigWarning;
 use super::longest_life;
 use super::schema::{FenceConfig, FilterConfig};
 use crate::time::Timestamp;
@@ -22,7 +22,7 @@ impl FencesAhead {
 
     /// Lets every fence begin at most `clockSkew` after `now`, when the configuration is read. The new owner has no
     /// older token.
-    pub fn bound(&mut self, config: &mut FilterConfig, now: Timestamp) -> Option<Warning> {
+    pub fn bound(&mut self, config: &mut FilterConfig, now: Timestamp) -> Option<ConfigWarning> {
         let skew = config.clock_skew.get();
         let latest = now.after(skew).unix_millis().div_ceil(1000);
         self.forget(config, now);
@@ -38,7 +38,7 @@ impl FencesAhead {
             }
         }
         let (index, not_before) = *ahead.first()?;
-        Some(Warning::FenceAhead {
+        Some(ConfigWarning::FenceAhead {
             field: format!("fences[{index}].notBefore"),
             not_before,
             skew: config.clock_skew,

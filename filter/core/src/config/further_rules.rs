@@ -1,6 +1,6 @@
 use super::carrier_rules::{header_name_problem, name_problem};
 use super::schema::{FurtherConfig, PolicyConfig, QueryConfig};
-use super::{Carrier, Further, Place, Problem};
+use super::{Carrier, CarrierKind, FurtherCarrier, Problem};
 
 const MAX_NAME_LEN: usize = 256;
 /// The most further carriers, because a request without a token that counts looks for each.
@@ -13,7 +13,7 @@ pub(super) fn query(field: &str, config: &QueryConfig, problems: &mut Vec<Proble
         forward,
         redirects,
     } = config;
-    let parameter = further(Place::Query, name, *forward, false);
+    let parameter = further(CarrierKind::Query, name, *forward, false);
     problems.extend(name_problem_of(&parameter, field));
     Carrier::Query {
         parameter,
@@ -27,8 +27,8 @@ pub(super) fn further_carriers(
     config: &PolicyConfig,
     own: &Carrier,
     problems: &mut Vec<Problem>,
-) -> (Vec<Further>, Option<String>) {
-    let mut also: Vec<Further> = Vec::new();
+) -> (Vec<FurtherCarrier>, Option<String>) {
+    let mut also: Vec<FurtherCarrier> = Vec::new();
     if config.also.len() > MAX_ALSO {
         let message = format!("expected at most {MAX_ALSO}, found {}", config.also.len());
         problems.push(problem(format!("{field}.also"), &message));
@@ -61,21 +61,21 @@ pub(super) fn further_carriers(
     (also, tell.map(str::to_ascii_lowercase))
 }
 
-fn read(config: &FurtherConfig) -> Option<(&'static str, Further)> {
+fn read(config: &FurtherConfig) -> Option<(&'static str, FurtherCarrier)> {
     let of = |place, name: &str, forward| further(place, name, forward, config.former);
     match (&config.cookie, &config.header, &config.query) {
-        (Some(cookie), None, None) => Some(("cookie", of(Place::Cookie, &cookie.name, cookie.forward))),
+        (Some(cookie), None, None) => Some(("cookie", of(CarrierKind::Cookie, &cookie.name, cookie.forward))),
         (None, Some(header), None) => {
             let name = header.name.to_ascii_lowercase();
-            Some(("header", of(Place::Header, &name, header.forward)))
+            Some(("header", of(CarrierKind::Header, &name, header.forward)))
         }
-        (None, None, Some(query)) => Some(("query", of(Place::Query, &query.name, query.forward))),
+        (None, None, Some(query)) => Some(("query", of(CarrierKind::Query, &query.name, query.forward))),
         _ => None,
     }
 }
 
-fn further(place: Place, name: &str, forward: bool, is_former: bool) -> Further {
-    Further {
+fn further(place: CarrierKind, name: &str, forward: bool, is_former: bool) -> FurtherCarrier {
+    FurtherCarrier {
         place,
         name: name.to_owned(),
         forward,
@@ -83,15 +83,15 @@ fn further(place: Place, name: &str, forward: bool, is_former: bool) -> Further 
     }
 }
 
-fn is_same(one: &Further, other: &Further) -> bool {
+fn is_same(one: &FurtherCarrier, other: &FurtherCarrier) -> bool {
     one.place == other.place && one.name == other.name
 }
 
-fn name_problem_of(carrier: &Further, field: &str) -> Option<Problem> {
+fn name_problem_of(carrier: &FurtherCarrier, field: &str) -> Option<Problem> {
     let message = match carrier.place {
-        Place::Cookie => name_problem("cookie", &carrier.name),
-        Place::Header => header_name_problem(&carrier.name),
-        Place::Query => parameter_name_problem(&carrier.name),
+        CarrierKind::Cookie => name_problem("cookie", &carrier.name),
+        CarrierKind::Header => header_name_problem(&carrier.name),
+        CarrierKind::Query => parameter_name_problem(&carrier.name),
     };
     message.map(|message| problem(format!("{field}.name"), &message))
 }
@@ -113,7 +113,7 @@ fn parameter_name_problem(name: &str) -> Option<String> {
 
 fn tell_problem(name: &str, own: &Carrier) -> Option<String> {
     let name = name.to_ascii_lowercase();
-    let of_own = own.place() == Some(Place::Header) && own.name() == name;
+    let of_own = own.place() == Some(CarrierKind::Header) && own.name() == name;
     let message =
         format!("expected another header than the policy's own, found {name:?}: responses have the token in it");
     header_name_problem(&name).or(of_own.then_some(message))

@@ -8,7 +8,7 @@
 use crate::envoy::INTERNAL_HEADER_PREFIX;
 
 /// Names of one owner. `families` are prefixes.
-struct Reserved {
+struct ReservedNames {
     owner: &'static str,
     families: &'static [&'static str],
     names: &'static [&'static str],
@@ -28,18 +28,18 @@ pub(super) fn owner(name: &str) -> Option<String> {
     })
 }
 
-const RESERVED: [Reserved; 5] = [
-    Reserved {
+const RESERVED: [ReservedNames; 5] = [
+    ReservedNames {
         owner: "Limpet",
         families: &[INTERNAL_HEADER_PREFIX],
         names: &[],
     },
-    Reserved {
+    ReservedNames {
         owner: "gRPC",
         families: &["grpc-"],
         names: &["x-grpc-web", "x-user-agent"],
     },
-    Reserved {
+    ReservedNames {
         owner: "tracing",
         families: &["ot-baggage-", "ot-tracer-", "uberctx-", "x-b3-", "x-datadog-"],
         names: &[
@@ -58,12 +58,12 @@ const RESERVED: [Reserved; 5] = [
             "x-ot-span-context",
         ],
     },
-    Reserved {
+    ReservedNames {
         owner: "Envoy",
         families: &["x-envoy-", "x-forwarded-", "x-ratelimit-"],
         names: &["x-request-id"],
     },
-    Reserved {
+    ReservedNames {
         owner: "HTTP",
         families: &["access-control-", "proxy-", "sec-"],
         names: &HTTP,
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_reserved_name_is_listed_once_and_in_lower_case() {
-        for Reserved { families, names, .. } in &RESERVED {
+        for ReservedNames { families, names, .. } in &RESERVED {
             assert!(families.is_sorted() && names.is_sorted());
             for name in families.iter().chain(*names) {
                 assert_eq!(*name, name.to_ascii_lowercase());

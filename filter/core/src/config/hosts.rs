@@ -6,19 +6,19 @@ use crate::address;
 
 /// The known hosts, by cluster name.
 #[derive(Debug, Default)]
-pub(crate) struct Hosts(HashMap<Box<str>, ClusterHosts>);
+pub(crate) struct HostsByCluster(HashMap<Box<str>, HostSet>);
 
 #[derive(Debug, Default)]
-pub(crate) struct ClusterHosts {
+pub(crate) struct HostSet {
     addresses: HashSet<SocketAddr>,
     by_name: HashMap<Box<str>, SocketAddr>,
 }
 
-impl Hosts {
+impl HostsByCluster {
     /// Reads the hosts and adds to `problems`.
     pub(super) fn read(config: &BTreeMap<String, BTreeMap<String, String>>, problems: &mut Vec<Problem>) -> Self {
         let mut read = |cluster: &str, names: &BTreeMap<String, String>| {
-            let mut hosts = ClusterHosts::default();
+            let mut hosts = HostSet::default();
             for (text, name) in names {
                 let Some(host) = address::of_host(text.as_bytes()) else {
                     problems.push(Problem {
@@ -42,17 +42,17 @@ impl Hosts {
         Self(config.iter().map(|(cluster, names)| read(cluster, names)).collect())
     }
 
-    pub(crate) fn of(&self, cluster: &[u8]) -> Option<&ClusterHosts> {
+    pub(crate) fn get(&self, cluster: &[u8]) -> Option<&HostSet> {
         self.0.get(std::str::from_utf8(cluster).ok()?)
     }
 }
 
-impl ClusterHosts {
+impl HostSet {
     pub(crate) fn has(&self, host: SocketAddr) -> bool {
         self.addresses.contains(&host)
     }
 
-    pub(crate) fn called(&self, name: &[u8]) -> Option<SocketAddr> {
+    pub(crate) fn by_name(&self, name: &[u8]) -> Option<SocketAddr> {
         self.by_name.get(std::str::from_utf8(name).ok()?).copied()
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::schema::KeyStateConfig;
 use super::{ConfigError, Problem};
-use crate::keyring::{Entry, KeyId, Keyring, KeyringError, Secret};
+use crate::keyring::{KeyEntry, KeyId, Keyring, KeyringError, Secret};
 
 /// A keyring with its secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,7 +57,7 @@ impl KeyringDocument {
     /// # Errors
     /// If [`KeyringDocument::check`] fails.
     pub fn keyring(&self) -> Result<Keyring, ConfigError> {
-        Keyring::of(&self.entries()).map_err(|error| ConfigError {
+        Keyring::from_entries(&self.entries()).map_err(|error| ConfigError {
             problems: vec![Problem {
                 field: self.field_of(error),
                 message: error.to_string(),
@@ -75,8 +75,8 @@ impl KeyringDocument {
 
     /// The keys, in the order of the document.
     #[must_use]
-    pub fn entries(&self) -> Vec<Entry> {
-        let entry = |key: &KeyDocument| Entry {
+    pub fn entries(&self) -> Vec<KeyEntry> {
+        let entry = |key: &KeyDocument| KeyEntry {
             id: KeyId(key.id),
             state: key.state.into(),
             secret: key.secret.clone(),

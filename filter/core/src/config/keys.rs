@@ -4,8 +4,8 @@ use zeroize::Zeroizing;
 
 use super::schema::{FilterConfig, KeyConfig, KeyStateConfig, WrappedKeysConfig};
 use super::{ConfigError, Problem};
-use crate::keyring::wrapped::Wrapped;
-use crate::keyring::{Entry, KeyId, KeyState, Keyring, KeyringError, Secret};
+use crate::keyring::wrapped::WrappedKeyring;
+use crate::keyring::{KeyEntry, KeyId, KeyState, Keyring, KeyringError, Secret};
 use crate::time::GatewayDuration;
 
 /// The environment variables of Envoy's process.
@@ -14,7 +14,7 @@ pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// A working configuration's flaw, for the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Warning {
+pub enum ConfigWarning {
     /// This key is in the configuration itself.
     InlineKey(KeyId),
     /// The filter's own cookie or header has a name of applications.
@@ -39,7 +39,7 @@ pub enum Warning {
     },
 }
 
-impl Warning {
+impl ConfigWarning {
     /// The field that it is about.
     #[must_use]
     pub fn field(&self) -> &str {
@@ -50,7 +50,7 @@ impl Warning {
     }
 }
 
-impl std::fmt::Display for Warning {
+impl std::fmt::Display for ConfigWarning {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::InlineKey(id) => write!(
@@ -86,7 +86,7 @@ impl std::fmt::Display for Warning {
 pub(crate) fn keyring(
     config: &FilterConfig,
     environment: Environment<'_>,
-) -> Result<(Keyring, Vec<Warning>), ConfigError> {
+) -> Result<(Keyring, Vec<ConfigWarning>), ConfigError> {
     let mut keys = Keys {
         environment,
         problems: Vec::new(),
@@ -141,7 +141,7 @@ pub(super) fn given_of(fields: &[(&str, bool)]) -> String {
 struct Keys<'a> {
     environment: Environment<'a>,
     problems: Vec<Problem>,
-    warnings: Vec<Warning>,
+    warnings: Vec<ConfigWarning>,
 }
 
 impl From<KeyStateConfig> for KeyState {
@@ -193,10 +193,10 @@ impl Keys<'_> {
 
     fn listed(&mut self, configs: &[KeyConfig]) -> Option<Keyring> {
         let found = self.problems.len();
-        let entries: Vec<Entry> = configs
+        let entries: Vec<KeyEntry> = configs
             .iter()
             .enumerate()
-            .map(|(i, config)| Entry {
+            .map(|(i, config)| KeyEntry {
                 id: KeyId(config.id),
                 state: config.state.into(),
                 secret: self.secret(&format!("keys[{i}]"), config),
@@ -206,7 +206,7 @@ impl Keys<'_> {
         if self.problems.len() > found {
             return None;
         }
-        match Keyring::of(&entries) {
+        match Keyring::from_entries(&entries) {
             Ok(keyring) => Some(keyring),
             Err(error @ KeyringError::DuplicateId(id)) => {
                 let again = configs.iter().rposition(|config| config.id == id.0).unwrap_or(0);
@@ -229,7 +229,7 @@ impl Keys<'_> {
         match (&config.env, &config.inline) {
             (Some(name), None) => self.in_environment(&format!("{field}.env"), name),
             (None, Some(key)) => {
-                self.warnings.push(Warning::InlineKey(KeyId(config.id)));
+                self.warnings.push(ConfigWarning::InlineKey(KeyId(config.id)));
                 self.decoded(&format!("{field}.inline"), &key.0, "")
             }
             _ => self.problem(field, "expected exactly one of env and inline"),
@@ -249,7 +249,7 @@ impl Keys<'_> {
         if ids.is_empty() {
             return self.problem("wrappedKeys.keyEncryptionKeys", "expected at least one");
         }
-        let wrapped = match Wrapped::parse(&config.text) {
+        let wrapped = match WrappedKeyring::parse(&config.text) {
             Ok(wrapped) => wrapped,
             Err(error) => return self.problem(TEXT, &error.to_string()),
         };
@@ -266,7 +266,7 @@ impl Keys<'_> {
             Ok(entries) => entries,
             Err(error) => return self.problem(TEXT, &format!("{error}; tried with {}", variable(&named.env))),
         };
-        match Keyring::of(&entries) {
+        match Keyring::from_entries(&entries) {
             Ok(keyring) => Some(keyring),
             Err(error) => self.problem(TEXT, &error.to_string()),
         }

@@ -1,6 +1,6 @@
 use super::Problem;
 use super::carrier_rules::header_name_problem;
-use super::compiled::{Carrier, Place};
+use super::compiled::{Carrier, CarrierKind};
 use super::schema::PolicyConfig;
 use crate::moves::Moves;
 
@@ -33,11 +33,11 @@ pub(super) fn moves(
         };
         problem("move", message.to_owned());
     }
-    Some(Moves::by(name))
+    Some(Moves::new(name))
 }
 
 fn taken(name: &str, config: &PolicyConfig, own: &Carrier) -> Option<String> {
-    let of_own = own.place() == Some(Place::Header) && own.name() == name;
+    let of_own = own.place() == Some(CarrierKind::Header) && own.name() == name;
     let tell = config.tell.as_ref().map(|tell| &tell.header.name);
     let of_tell = tell.is_some_and(|tell| tell.eq_ignore_ascii_case(name));
     (of_own || of_tell).then(|| format!("expected a header of its own, found {name:?}: responses have tokens in it"))

@@ -2,21 +2,21 @@
 //! the wasm filter 6 % larger.
 
 #[derive(Clone, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum PathStep {
     Field(String),
     Element(usize),
 }
 
 /// The path to the value of an error; empty for the document itself.
-pub(super) fn place(json: &[u8], error: &serde_json::Error) -> Vec<Step> {
+pub(super) fn place(json: &[u8], error: &serde_json::Error) -> Vec<PathStep> {
     let lines = json.split_inclusive(|byte| *byte == b'\n');
     let before: usize = lines.take(error.line().saturating_sub(1)).map(<[u8]>::len).sum();
     // A syntax error is behind the byte of its column, a wrong value before it.
     let end = before + error.column().saturating_sub(usize::from(!error.is_data()));
     let read = json.get(..end).unwrap_or(json).trim_ascii_end();
-    let mut scan = Scan::default();
+    let mut scan = PositionScan::default();
     scan.read(read);
-    let mut path: Vec<Step> = scan.open.into_iter().filter_map(|(_, step)| step).collect();
+    let mut path: Vec<PathStep> = scan.open.into_iter().filter_map(|(_, step)| step).collect();
     // serde reads an object or list to its end before it reports a wrong meaning of its last value.
     let is_closed = matches!(read.last(), Some(b'}' | b']'));
     if error.is_data() && is_closed && !is_about_the_whole(error) {
@@ -37,13 +37,13 @@ fn is_about_the_whole(error: &serde_json::Error) -> bool {
 }
 
 #[derive(Default)]
-struct Scan {
+struct PositionScan {
     /// Open objects (`true`) and lists, with the current field or element.
-    open: Vec<(bool, Option<Step>)>,
-    last: Option<Step>,
+    open: Vec<(bool, Option<PathStep>)>,
+    last: Option<PathStep>,
 }
 
-impl Scan {
+impl PositionScan {
     fn read(&mut self, mut json: &[u8]) {
         while let Some((first, mut rest)) = json.split_first() {
             match (first, self.open.last_mut()) {
@@ -51,12 +51,12 @@ impl Scan {
                     let text;
                     (text, rest) = split_text(json);
                     if let Some((true, name @ None)) = innermost {
-                        *name = serde_json::from_slice(text).ok().map(Step::Field);
+                        *name = serde_json::from_slice(text).ok().map(PathStep::Field);
                     }
                 }
                 (b'{', _) => self.open.push((true, None)),
-                (b'[', _) => self.open.push((false, Some(Step::Element(0)))),
-                (b',', Some((_, Some(Step::Element(index))))) => *index += 1,
+                (b'[', _) => self.open.push((false, Some(PathStep::Element(0)))),
+                (b',', Some((_, Some(PathStep::Element(index))))) => *index += 1,
                 (b',', Some((_, field))) => *field = None,
                 (b'}' | b']', _) => self.last = self.open.pop().and_then(|(_, step)| step),
                 _ => {}

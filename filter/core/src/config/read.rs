@@ -5,13 +5,13 @@ use serde_json::Value;
 use serde_json::error::Category;
 use zeroize::Zeroize;
 
-use super::place::{Step, place};
+use super::place::{PathStep, place};
 use super::{ConfigError, Problem};
 
 /// Further mistakes are not listed.
 const MAX_PROBLEMS: usize = 50;
 
-pub(super) struct Unread<T> {
+pub(super) struct ReadFailure<T> {
     /// At least one.
     pub(super) problems: Vec<Problem>,
     pub(super) rest: Option<T>,
@@ -19,8 +19,8 @@ pub(super) struct Unread<T> {
     pub(super) broken: Vec<String>,
 }
 
-impl<T> From<Unread<T>> for ConfigError {
-    fn from(unread: Unread<T>) -> Self {
+impl<T> From<ReadFailure<T>> for ConfigError {
+    fn from(unread: ReadFailure<T>) -> Self {
         Self {
             problems: unread.problems,
         }
@@ -32,12 +32,12 @@ pub(super) fn read_json<T: DeserializeOwned>(
     json: &[u8],
     whole: &str,
     secret: impl Fn(&str) -> bool,
-) -> Result<T, Unread<T>> {
+) -> Result<T, ReadFailure<T>> {
     let mut mistake = match read(json) {
         Ok(value) => return Ok(value),
         Err(mistake) => mistake,
     };
-    let mut repair = Repair::new(json);
+    let mut repair = DocumentRepair::new(json);
     let mut problems = Vec::new();
     let mut rest = None;
     while problems.len() < MAX_PROBLEMS {
@@ -61,16 +61,16 @@ pub(super) fn read_json<T: DeserializeOwned>(
         }
     }
     let broken = repair.broken.iter().map(|path| field(path)).collect();
-    Err(Unread { problems, rest, broken })
+    Err(ReadFailure { problems, rest, broken })
 }
 
-struct Mistake {
-    path: Vec<Step>,
+struct DocumentError {
+    path: Vec<PathStep>,
     text: String,
 }
 
-impl Mistake {
-    fn new(path: Vec<Step>, error: &serde_json::Error) -> Self {
+impl DocumentError {
+    fn new(path: Vec<PathStep>, error: &serde_json::Error) -> Self {
         let (line, column) = (error.line(), error.column());
         let whole = error.to_string();
         let text = whole.split(" at line ").next().unwrap_or_default();
@@ -109,33 +109,33 @@ fn plain(text: &str) -> &str {
     }
 }
 
-fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, Mistake> {
-    serde_json::from_slice(json).map_err(|error| Mistake::new(place(json, &error), &error))
+fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, DocumentError> {
+    serde_json::from_slice(json).map_err(|error| DocumentError::new(place(json, &error), &error))
 }
 
 /// A path as `keys[0].id`.
-fn field(steps: &[Step]) -> String {
+fn field(steps: &[PathStep]) -> String {
     let mut text = String::new();
     for step in steps {
         match step {
-            Step::Field(name) if text.is_empty() => text += name,
-            Step::Field(name) => text.extend([".", name]),
-            Step::Element(index) => text.extend(["[", &index.to_string(), "]"]),
+            PathStep::Field(name) if text.is_empty() => text += name,
+            PathStep::Field(name) => text.extend([".", name]),
+            PathStep::Element(index) => text.extend(["[", &index.to_string(), "]"]),
         }
     }
     text
 }
 
 /// A document that loses its mistakes one by one. It is wiped, because it may hold keys.
-struct Repair {
+struct DocumentRepair {
     document: Value,
     /// Removed elements of lists, in order. Each shifts those behind it.
-    elements: Vec<(Vec<Step>, usize)>,
+    elements: Vec<(Vec<PathStep>, usize)>,
     /// The objects and lists with removals, by their original places.
-    broken: Vec<Vec<Step>>,
+    broken: Vec<Vec<PathStep>>,
 }
 
-impl Repair {
+impl DocumentRepair {
     fn new(json: &[u8]) -> Self {
         Self {
             // From a text that is not JSON, nothing can be removed.
@@ -146,22 +146,22 @@ impl Repair {
     }
 
     /// Whether a mistake follows from a removal: a field is missing where one had a wrong name.
-    fn explains(&self, mistake: &Mistake) -> bool {
+    fn explains(&self, mistake: &DocumentError) -> bool {
         mistake.text.starts_with("missing field") && self.broken.contains(&self.original(&mistake.path))
     }
 
-    fn remove(&mut self, path: &[Step]) -> bool {
+    fn remove(&mut self, path: &[PathStep]) -> bool {
         let Some((last, parent)) = path.split_last() else {
             return false;
         };
         self.broken.push(self.original(parent));
         let within = parent.iter().try_fold(&mut self.document, |value, step| match step {
-            Step::Field(name) => value.get_mut(name),
-            Step::Element(index) => value.get_mut(index),
+            PathStep::Field(name) => value.get_mut(name),
+            PathStep::Element(index) => value.get_mut(index),
         });
         let removed = match (within, last) {
-            (Some(Value::Object(fields)), Step::Field(name)) => fields.remove(name),
-            (Some(Value::Array(elements)), Step::Element(index)) if *index < elements.len() => {
+            (Some(Value::Object(fields)), PathStep::Field(name)) => fields.remove(name),
+            (Some(Value::Array(elements)), PathStep::Element(index)) if *index < elements.len() => {
                 self.elements.push((parent.to_vec(), *index));
                 Some(elements.remove(*index))
             }
@@ -170,7 +170,7 @@ impl Repair {
         removed.map(|mut value| wipe(&mut value)).is_some()
     }
 
-    fn read<T: DeserializeOwned>(&self) -> Result<T, Mistake> {
+    fn read<T: DeserializeOwned>(&self) -> Result<T, DocumentError> {
         let mut json = self.document.to_string().into_bytes();
         let value = read(&json);
         json.zeroize();
@@ -178,13 +178,13 @@ impl Repair {
     }
 
     /// The place in the original document.
-    fn original(&self, path: &[Step]) -> Vec<Step> {
+    fn original(&self, path: &[PathStep]) -> Vec<PathStep> {
         let mut path = path.to_vec();
         for (list, removed) in self.elements.iter().rev() {
             if !path.starts_with(list) {
                 continue;
             }
-            if let Some(Step::Element(index)) = path.get_mut(list.len())
+            if let Some(PathStep::Element(index)) = path.get_mut(list.len())
                 && *index >= *removed
             {
                 *index += 1;
@@ -194,7 +194,7 @@ impl Repair {
     }
 }
 
-impl Drop for Repair {
+impl Drop for DocumentRepair {
     fn drop(&mut self) {
         wipe(&mut self.document);
     }

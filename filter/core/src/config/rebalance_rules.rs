@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::Problem;
-use super::compiled::{Carrier, IdleBound, Rebalance};
+use super::compiled::{Carrier, IdleBound, RebalanceRule};
 use super::schema::PolicyConfig;
 
 /// Checks `rebalance`. Also returns the idle bound, which lags less for it. `keeps_up`: whether a token reaches its
@@ -13,7 +13,7 @@ pub(super) fn rebalance(
     keeps_up: bool,
     longest: Duration,
     problems: &mut Vec<Problem>,
-) -> Option<(Rebalance, IdleBound)> {
+) -> Option<(RebalanceRule, IdleBound)> {
     let after = config.rebalance?.get();
     // `maxIdle` is not the policy's.
     let timeout = config.idle_timeout.or(config.absolute_timeout);
@@ -41,5 +41,5 @@ pub(super) fn rebalance(
     // A renewal notes the use; this much before is unknown.
     let lag = (longest / 10).min(after / 5);
     let bound = IdleBound { bound: longest, lag };
-    Some((Rebalance { unseen: after + lag }, bound))
+    Some((RebalanceRule { unseen: after + lag }, bound))
 }

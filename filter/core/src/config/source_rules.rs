@@ -1,7 +1,7 @@
 use super::Problem;
 use super::compiled::{Carrier, Source};
 use super::schema::{CacheControlConfig, PolicyConfig, SourceConfig, TokenConfig};
-use crate::source::Rules;
+use crate::source::SourceRules;
 
 /// The most entries of a table: about a gigabyte.
 pub(super) const MAX_ENTRIES: u32 = 10_000_000;
@@ -51,7 +51,7 @@ pub(super) fn source(
     expect(policy.token == TokenConfig::default(), "token", nothing_sent.to_owned());
     let keeps_default = policy.cache_control == CacheControlConfig::default();
     expect(keeps_default, "cacheControl", nothing_sent.to_owned());
-    Carrier::Source(Source::new(Rules {
+    Carrier::Source(Source::new(SourceRules {
         prefix_v4,
         prefix_v6,
         timeout: timeout.get(),

@@ -1,6 +1,6 @@
 //! Names of applications' session cookies and headers.
 
-use super::Warning;
+use super::ConfigWarning;
 use super::schema::FilterConfig;
 use crate::token::CarrierMode;
 
@@ -37,7 +37,7 @@ const HEADERS: [(&str, &str); 2] = [
 
 /// Warns of policies whose own cookie or header has such a name.
 #[must_use]
-pub fn warnings(config: &FilterConfig) -> Vec<Warning> {
+pub fn warnings(config: &FilterConfig) -> Vec<ConfigWarning> {
     let warning = |policy: &String, carrier: Option<(CarrierMode, &str)>| {
         let (carrier, name, owner) = match carrier? {
             (CarrierMode::Cookie, name) => ("cookie", name, COOKIES.iter().find(|(known, _)| *known == name)),
@@ -47,7 +47,7 @@ pub fn warnings(config: &FilterConfig) -> Vec<Warning> {
             }
             _ => return None,
         };
-        Some(Warning::WellKnownName {
+        Some(ConfigWarning::WellKnownName {
             field: format!("policies.{policy}.{carrier}.name"),
             name: name.to_owned(),
             owner: owner?.1,

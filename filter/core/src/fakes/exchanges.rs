@@ -8,12 +8,12 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{CLUSTER, Request, Response};
-use crate::census::report::{Answer, Shed, ShedHost};
+use super::{CLUSTER, FakeRequest, FakeResponse};
+use crate::census::report::{ReportResponse, ShedBudget, ShedHost};
 use crate::envoy::DESTINATION_HEADER;
 use crate::keyring::{Key, KeyId, KeyState, Keyring, Secret};
 use crate::time::Timestamp;
-use crate::token::{CarrierMode, Claims, Destination, Form, Realm, Unverified, is_token};
+use crate::token::{CarrierMode, Claims, DestinationId, PayloadForm, Realm, UnverifiedToken, is_token};
 use crate::view;
 
 const TABLE: &str = include_str!("../../tests/golden/exchanges.json");
@@ -44,15 +44,15 @@ pub struct Exchanges {
 #[serde(deny_unknown_fields)]
 pub struct Exchange {
     pub why: String,
-    pub given: Given,
+    pub given: ExchangeInput,
     #[serde(default)]
-    pub done: Done,
+    pub done: ExchangeOutput,
 }
 
 /// A header field is `name: value`.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Given {
+pub struct ExchangeInput {
     pub session: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub route: String,
@@ -65,7 +65,7 @@ pub struct Given {
     pub cluster_session: Option<String>,
     /// By their names in the fields.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub tokens: BTreeMap<String, Token>,
+    pub tokens: BTreeMap<String, ClientToken>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
     /// The controller lets one session move between these hosts.
@@ -84,7 +84,7 @@ pub struct Given {
 /// A token that a client brings. Times are seconds before [`now`].
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Token {
+pub struct ClientToken {
     pub host: String,
     #[serde(default)]
     pub began: i64,
@@ -131,7 +131,7 @@ fn is_first_key(key: &u8) -> bool {
 /// name`.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Done {
+pub struct ExchangeOutput {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub request: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -192,9 +192,9 @@ impl Exchanges {
     }
 }
 
-impl Done {
+impl ExchangeOutput {
     /// Moves the destination from the header's change to `led`.
-    pub fn lead(&mut self) -> String {
+    pub fn extract_destination(&mut self) -> String {
         let mut changes = self.request.iter();
         let prefix = format!("set {DESTINATION_HEADER}: ");
         let at = changes.position(|change| change.starts_with(&prefix));
@@ -205,7 +205,7 @@ impl Done {
     }
 }
 
-impl Given {
+impl ExchangeInput {
     #[must_use]
     pub fn request_fields(&self) -> Vec<(String, String)> {
         self.fields(&[":method: GET", ":path: /", ":scheme: http"], &self.request)
@@ -246,32 +246,32 @@ impl Given {
         }
     }
 
-    /// The cluster of a session of this [`Destination`]; the route's if there is none.
+    /// The cluster of a session of this [`DestinationId`]; the route's if there is none.
     #[must_use]
     pub fn led_to(&self, destination: &str) -> &str {
         let mut all = self.destinations.iter().map(String::as_str);
-        let led = all.find(|name| Destination::of_cluster(name.as_bytes()).to_string() == destination);
+        let led = all.find(|name| DestinationId::of_cluster(name.as_bytes()).to_string() == destination);
         led.unwrap_or(self.cluster())
     }
 
     #[must_use]
-    pub fn answer(&self) -> Answer {
-        let of_cluster = |[from, to]: &[SocketAddr; 2]| Shed {
-            destination: u32::from_be_bytes(Destination::of_cluster(self.cluster().as_bytes()).0),
+    pub fn answer(&self) -> ReportResponse {
+        let of_cluster = |[from, to]: &[SocketAddr; 2]| ShedBudget {
+            destination: u32::from_be_bytes(DestinationId::of_cluster(self.cluster().as_bytes()).0),
             sessions: 1,
             hosts: vec![ShedHost::new(*from, 1)],
             targets: vec![ShedHost::new(*to, 1)],
         };
-        Answer {
+        ReportResponse {
             sheds: self.moves.iter().map(of_cluster).collect(),
-            ..Answer::default()
+            ..ReportResponse::default()
         }
     }
 
-    pub fn request(&self) -> Request {
+    pub fn request(&self) -> FakeRequest {
         let mut request = match self.session.as_str() {
-            "" => Request::on_route(&self.route),
-            session => Request::new().session(session),
+            "" => FakeRequest::on_route(&self.route),
+            session => FakeRequest::new().session(session),
         };
         let destinations: Vec<_> = self.destinations.iter().map(String::as_str).collect();
         request = request.cluster(self.cluster()).destinations(&destinations);
@@ -293,10 +293,10 @@ impl Given {
         request
     }
 
-    pub fn response(&self, cluster: &str, asked: Option<SocketAddr>) -> Response {
+    pub fn response(&self, cluster: &str, asked: Option<SocketAddr>) -> FakeResponse {
         let mut response = match &self.reply {
-            Some(details) => Response::local(200, details, &self.by),
-            None => Response::by(&self.by),
+            Some(details) => FakeResponse::local(200, details, &self.by),
+            None => FakeResponse::by(&self.by),
         };
         response = response.cluster(cluster);
         if asked.is_none_or(|host| host.to_string() == self.by) {
@@ -315,7 +315,7 @@ impl Given {
     }
 }
 
-impl Token {
+impl ClientToken {
     fn text(&self) -> String {
         let mode = CarrierMode::ALL.into_iter().find(|mode| mode.name() == self.mode);
         let realm = mode.and_then(|mode| realm(self.key, &self.scope, mode, &self.name));
@@ -326,11 +326,11 @@ impl Token {
         let text = realm.zip(self.host.parse().ok()).map(|(realm, host)| {
             let claims = Claims {
                 host,
-                destination: Destination::of_cluster(self.cluster.as_bytes()),
+                destination: DestinationId::of_cluster(self.cluster.as_bytes()),
                 issued_at: before(self.began),
                 last_seen: before(self.seen),
             };
-            realm.seal(Form::Sealed, &claims, [7; 4])
+            realm.seal(PayloadForm::Sealed, &claims, [7; 4])
         });
         text.unwrap_or_default()
     }
@@ -345,7 +345,7 @@ fn realm(key: u8, scope: &str, mode: CarrierMode, name: &str) -> Option<Realm> {
 impl Exchange {
     /// What was done, with names for tokens, whose random bytes differ each time.
     #[must_use]
-    pub fn shown(&self, mut done: Done) -> Done {
+    pub fn shown(&self, mut done: ExchangeOutput) -> ExchangeOutput {
         let known: Vec<_> = self
             .given
             .tokens
@@ -389,11 +389,11 @@ impl Exchange {
                 let opened = realm(key, self.given.scope(), mode, name)?
                     .open(token.as_bytes())
                     .ok()?;
-                let form = Unverified::parse(token.as_bytes()).ok()?.form;
+                let form = UnverifiedToken::parse(token.as_bytes()).ok()?.form;
                 let (place, form, claims) = (mode.name(), form.name(), opened.claims);
                 let ago = |time| now().since(time).as_secs();
                 let [began, seen] = [ago(claims.issued_at), ago(claims.last_seen)];
-                let is_here = claims.destination == Destination::of_cluster(CLUSTER.as_bytes());
+                let is_here = claims.destination == DestinationId::of_cluster(CLUSTER.as_bytes());
                 let elsewhere = if is_here { "" } else { " elsewhere" };
                 Some(format!(
                     "{place} {name}, key {key}, {form}: {}{elsewhere}, began {began} s ago, seen {seen} s ago",

@@ -1,15 +1,15 @@
 #![allow(clippy::unwrap_used, reason = "a failed test")]
 
 use super::*;
-use crate::fakes::Request;
+use crate::fakes::FakeRequest;
 
 const CONFIG: &[u8] = br#"{
     "keys": [{"id": 1, "inline": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}],
     "policies": {"web": {"cookie": {"name": "session"}}}
 }"#;
 
-fn of_route(number: usize) -> Request {
-    Request::new().session(scope(number))
+fn of_route(number: usize) -> FakeRequest {
+    FakeRequest::new().session(scope(number))
 }
 
 fn scope(number: usize) -> String {

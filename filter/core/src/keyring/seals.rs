@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Entry, KeyState};
+use super::{KeyEntry, KeyState};
 use crate::siv::{self, HmacKey, HmacSha256, TAG_LEN};
 
 /// A keyring's seals for one purpose. The signing key seals and all verify, so keyrings one phase of a rotation apart
@@ -17,9 +17,9 @@ pub struct Seals {
 impl Seals {
     /// For the purpose with this label (RFC 5869 `info`).
     #[must_use]
-    pub fn new(entries: &[Entry], label: &[u8]) -> Self {
-        let with = |entry: &Entry| Some(entry.secret.as_ref()?.subkey::<Arc<HmacKey>>(label));
-        let is_signing = |entry: &&Entry| entry.state == KeyState::Signing;
+    pub fn new(entries: &[KeyEntry], label: &[u8]) -> Self {
+        let with = |entry: &KeyEntry| Some(entry.secret.as_ref()?.subkey::<Arc<HmacKey>>(label));
+        let is_signing = |entry: &&KeyEntry| entry.state == KeyState::Signing;
         Self {
             signing: entries.iter().find(is_signing).and_then(with),
             all: entries.iter().filter_map(with).collect(),
@@ -57,9 +57,9 @@ mod tests {
     use super::*;
     use crate::keyring::{KeyId, Secret};
 
-    fn entry(id: u8, state: KeyState) -> Entry {
+    fn entry(id: u8, state: KeyState) -> KeyEntry {
         let secret = (state != KeyState::Revoked).then(|| Secret::new([id; Secret::LEN]));
-        Entry {
+        KeyEntry {
             id: KeyId(id),
             state,
             secret,

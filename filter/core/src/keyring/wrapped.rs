@@ -13,7 +13,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::Mac as _;
 use zeroize::Zeroizing;
 
-use super::{Entry, KeyId, KeyState, KeyringError, Secret, check_entries};
+use super::{KeyEntry, KeyId, KeyState, KeyringError, Secret, check_entries};
 use crate::siv::{self, HmacKey, HmacSha256, TAG_LEN};
 
 /// HKDF labels (RFC 5869 `info`). A change requires a new version.
@@ -48,9 +48,9 @@ pub enum UnwrapError {
 
 /// A wrapped keyring that is not opened yet.
 #[derive(Debug, Clone)]
-pub struct Wrapped(Vec<u8>);
+pub struct WrappedKeyring(Vec<u8>);
 
-impl Wrapped {
+impl WrappedKeyring {
     /// Decodes the text.
     ///
     /// # Errors
@@ -78,14 +78,14 @@ impl Wrapped {
     ///
     /// # Errors
     /// If the text was changed or sealed under another key, or a later version wrote it.
-    pub fn open(&self, key_encryption_key: &Secret) -> Result<Vec<Entry>, UnwrapError> {
+    pub fn open(&self, key_encryption_key: &Secret) -> Result<Vec<KeyEntry>, UnwrapError> {
         let tag = self.0.get(2..HEAD_LEN).unwrap_or_default();
         let mut payload = Zeroizing::new(self.0.get(HEAD_LEN..).unwrap_or_default().to_vec());
         siv::apply_key_stream(&key_encryption_key.subkey::<HmacKey>(ENCIPHER_LABEL), tag, &mut payload);
         if !siv::verifies(&bound(key_encryption_key, self.key_encryption_key()), &payload, tag) {
             return Err(UnwrapError::BadSignature);
         }
-        let entries: Option<Vec<Entry>> = payload.chunks(ENTRY_LEN).map(decode).collect();
+        let entries: Option<Vec<KeyEntry>> = payload.chunks(ENTRY_LEN).map(decode).collect();
         let entries = entries.ok_or(UnwrapError::UnknownEntries)?;
         // Only what `wrap` writes opens.
         if !entries.is_sorted_by(|a, b| a.id < b.id) {
@@ -99,9 +99,9 @@ impl Wrapped {
 ///
 /// # Errors
 /// If the entries do not form a keyring.
-pub fn wrap(entries: &[Entry], id: KeyId, key_encryption_key: &Secret) -> Result<String, KeyringError> {
+pub fn wrap(entries: &[KeyEntry], id: KeyId, key_encryption_key: &Secret) -> Result<String, KeyringError> {
     check_entries(entries)?;
-    let mut sorted: Vec<&Entry> = entries.iter().collect();
+    let mut sorted: Vec<&KeyEntry> = entries.iter().collect();
     sorted.sort_by_key(|entry| entry.id);
     let mut payload = Zeroizing::new(Vec::with_capacity(sorted.len() * ENTRY_LEN));
     for entry in sorted {
@@ -138,7 +138,7 @@ fn state_byte(state: KeyState) -> u8 {
     }
 }
 
-fn decode(entry: &[u8]) -> Option<Entry> {
+fn decode(entry: &[u8]) -> Option<KeyEntry> {
     let ([id, state], secret) = entry.split_first_chunk()?;
     let state = KeyState::ALL.into_iter().find(|known| state_byte(*known) == *state)?;
     let secret = match state {
@@ -147,5 +147,5 @@ fn decode(entry: &[u8]) -> Option<Entry> {
         KeyState::Signing | KeyState::Verifying | KeyState::Retiring => Some(Secret::from_slice(secret)?),
     };
     let id = KeyId(*id);
-    Some(Entry { id, state, secret })
+    Some(KeyEntry { id, state, secret })
 }

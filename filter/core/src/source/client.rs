@@ -5,7 +5,7 @@ use sha2::{Digest as _, Sha256};
 
 /// A policy's clients: prefixes of addresses, number and timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rules {
+pub struct SourceRules {
     /// Bits of an IPv4 address that count.
     pub prefix_v4: u8,
     /// Bits of an IPv6 address that count.
@@ -17,14 +17,14 @@ pub struct Rules {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Client {
+pub(crate) struct ClientId {
     /// The bits that count; the others are 0.
     pub(crate) ip: IpAddr,
     /// Whether all bits of the address count.
     pub(crate) is_whole: bool,
 }
 
-impl Rules {
+impl SourceRules {
     /// The defaults. Kubernetes has this timeout for `sessionAffinity: ClientIP`.
     pub const DEFAULT: Self = Self {
         prefix_v4: 32,
@@ -34,7 +34,7 @@ impl Rules {
     };
 
     /// The client at `ip:port`; `None` if it has no IP address.
-    pub(crate) fn client(&self, address: &[u8]) -> Option<Client> {
+    pub(crate) fn client(&self, address: &[u8]) -> Option<ClientId> {
         let address: SocketAddr = std::str::from_utf8(address).ok()?.parse().ok()?;
         // In either family, for example through a proxy.
         let ip = match address.ip().to_canonical() {
@@ -47,7 +47,7 @@ impl Rules {
                 IpAddr::V6(Ipv6Addr::from(u128::from(ip) & mask.unwrap_or(0)))
             }
         };
-        Some(Client {
+        Some(ClientId {
             ip,
             is_whole: ip == address.ip(),
         })
@@ -56,7 +56,7 @@ impl Rules {
 
 /// The key of an entry: client, policy and scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Key {
+pub struct EntryKey {
     client: [u8; 16],
     scope: ScopeId,
 }
@@ -67,7 +67,7 @@ pub(crate) struct ScopeId([u8; 8]);
 
 impl ScopeId {
     /// The prefixes are a part of it, because other prefixes make other clients.
-    pub(crate) fn new(policy: &str, rules: &Rules, scope: &[u8]) -> Self {
+    pub(crate) fn new(policy: &str, rules: &SourceRules, scope: &[u8]) -> Self {
         let mut digest = Sha256::new();
         // No policy's name contains it.
         for part in [policy.as_bytes(), b"\0", &[rules.prefix_v4, rules.prefix_v6], scope] {
@@ -81,10 +81,10 @@ impl ScopeId {
     }
 }
 
-impl Key {
+impl EntryKey {
     pub(super) const LEN: usize = 24;
 
-    pub(crate) fn new(client: Client, scope: ScopeId) -> Self {
+    pub(crate) fn new(client: ClientId, scope: ScopeId) -> Self {
         let ip = match client.ip {
             IpAddr::V4(ip) => ip.to_ipv6_mapped(),
             IpAddr::V6(ip) => ip,
@@ -117,11 +117,11 @@ impl Key {
 mod tests {
     use super::*;
 
-    fn rules(prefix_v4: u8, prefix_v6: u8) -> Rules {
-        Rules {
+    fn rules(prefix_v4: u8, prefix_v6: u8) -> SourceRules {
+        SourceRules {
             prefix_v4,
             prefix_v6,
-            ..Rules::DEFAULT
+            ..SourceRules::DEFAULT
         }
     }
 
@@ -139,7 +139,7 @@ mod tests {
         ] {
             let ip = ip.parse().unwrap();
             let client = rules(prefixes.0, prefixes.1).client(address.as_bytes());
-            assert_eq!(client, Some(Client { ip, is_whole }), "{address} {prefixes:?}");
+            assert_eq!(client, Some(ClientId { ip, is_whole }), "{address} {prefixes:?}");
         }
     }
 
@@ -168,8 +168,9 @@ mod tests {
             ("web", rules(32, 128), "cart"),
             ("web", rules(24, 64), "cart"),
         ];
-        let keys =
-            keys.map(|(policy, rules, scope)| Key::new(client, ScopeId::new(policy, &rules, scope.as_bytes())).bytes());
+        let keys = keys.map(|(policy, rules, scope)| {
+            EntryKey::new(client, ScopeId::new(policy, &rules, scope.as_bytes())).bytes()
+        });
         let distinct: std::collections::BTreeSet<_> = keys.iter().collect();
         assert_eq!(distinct.len(), keys.len());
     }

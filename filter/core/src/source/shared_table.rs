@@ -2,8 +2,8 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
-use super::part::{Gone, Part};
-use super::{Key, Rules, Table};
+use super::table_shard::{EvictedEntry, TableShard};
+use super::{EntryKey, SourceRules, SourceTable};
 use crate::time::Timestamp;
 use crate::token::Claims;
 use crate::view::ViewError;
@@ -16,8 +16,8 @@ const MOST_PARTS: usize = 256;
 /// or moves. Beyond 1,024 entries, each part evicts its own least recently used.
 #[derive(Debug)]
 pub struct SharedTable {
-    rules: Rules,
-    parts: Box<[RwLock<Part>]>,
+    rules: SourceRules,
+    parts: Box<[RwLock<TableShard>]>,
     len: AtomicUsize,
     hasher: RandomState,
 }
@@ -25,7 +25,7 @@ pub struct SharedTable {
 impl SharedTable {
     /// An empty table.
     #[must_use]
-    pub fn new(rules: &Rules) -> Self {
+    pub fn new(rules: &SourceRules) -> Self {
         let parts = limit(rules).div_ceil(OF_A_PART).next_power_of_two().min(MOST_PARTS);
         Self {
             rules: *rules,
@@ -47,7 +47,7 @@ impl SharedTable {
         self.len() == 0
     }
 
-    fn hash(&self, key: &Key) -> u64 {
+    fn hash(&self, key: &EntryKey) -> u64 {
         self.hasher.hash_one(key)
     }
 
@@ -57,7 +57,7 @@ impl SharedTable {
     }
 
     /// Takes out the oldest entry of this part, or of the next one with another entry than the key's.
-    fn evict(&self, from: usize, newest: &Key) -> Option<Gone> {
+    fn evict(&self, from: usize, newest: &EntryKey) -> Option<EvictedEntry> {
         let (before, behind) = self.parts.split_at_checked(from)?;
         behind.iter().chain(before).find_map(|part| {
             // A panic cannot leave a part half-changed.
@@ -67,12 +67,17 @@ impl SharedTable {
     }
 }
 
-fn limit(rules: &Rules) -> usize {
+fn limit(rules: &SourceRules) -> usize {
     usize::try_from(rules.entries).unwrap_or(usize::MAX)
 }
 
-impl Table for SharedTable {
-    fn find(&self, key: &Key, now: Timestamp, is_alive: &dyn Fn(&Claims) -> bool) -> Result<Option<Claims>, ViewError> {
+impl SourceTable for SharedTable {
+    fn find(
+        &self,
+        key: &EntryKey,
+        now: Timestamp,
+        is_alive: &dyn Fn(&Claims) -> bool,
+    ) -> Result<Option<Claims>, ViewError> {
         let hash = self.hash(key);
         let part = self.parts.get(self.part_of(hash));
         Ok(part.and_then(|part| {
@@ -81,12 +86,12 @@ impl Table for SharedTable {
         }))
     }
 
-    fn put(&self, key: &Key, claims: &Claims) -> Result<bool, ViewError> {
+    fn put(&self, key: &EntryKey, claims: &Claims) -> Result<bool, ViewError> {
         let hash = self.hash(key);
         let number = self.part_of(hash);
         let is_new = self.parts.get(number).is_some_and(|part| {
             let mut part = part.write().unwrap_or_else(PoisonError::into_inner);
-            part.put(hash, key, claims, |key| self.hash(key))
+            part.insert(hash, key, claims, |key| self.hash(key))
         });
         if !is_new || self.len.fetch_add(1, Ordering::Relaxed) < limit(&self.rules) {
             return Ok(false);
@@ -98,7 +103,7 @@ impl Table for SharedTable {
         Ok(gone.is_some_and(|gone| !gone.was_removed && claims.last_seen.since(gone.last_seen) < self.rules.timeout))
     }
 
-    fn remove(&self, key: &Key) -> Result<(), ViewError> {
+    fn remove(&self, key: &EntryKey) -> Result<(), ViewError> {
         let hash = self.hash(key);
         if let Some(part) = self.parts.get(self.part_of(hash)) {
             let mut part = part.write().unwrap_or_else(PoisonError::into_inner);
@@ -110,16 +115,16 @@ impl Table for SharedTable {
 
 /// The tables of a process, kept by configurations that do not change their policy.
 #[derive(Debug, Default)]
-pub struct Tables(Mutex<Vec<Known>>);
+pub struct SharedTables(Mutex<Vec<KnownTable>>);
 
 #[derive(Debug)]
-struct Known {
+struct KnownTable {
     policy: String,
-    rules: Rules,
+    rules: SourceRules,
     table: Weak<SharedTable>,
 }
 
-impl Tables {
+impl SharedTables {
     /// Without any tables.
     #[must_use]
     pub const fn new() -> Self {
@@ -127,7 +132,7 @@ impl Tables {
     }
 
     /// The table of a policy, from a configuration still in force, or an empty one.
-    pub fn of(&self, policy: &str, rules: &Rules) -> Arc<SharedTable> {
+    pub fn get_or_insert(&self, policy: &str, rules: &SourceRules) -> Arc<SharedTable> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|known| known.table.strong_count() > 0);
         let same = known
@@ -137,7 +142,7 @@ impl Tables {
             return table;
         }
         let table = Arc::new(SharedTable::new(rules));
-        known.push(Known {
+        known.push(KnownTable {
             policy: policy.to_owned(),
             rules: *rules,
             table: Arc::downgrade(&table),
@@ -152,24 +157,24 @@ mod tests {
     use std::net::SocketAddr;
 
     use super::*;
-    use crate::token::Destination;
+    use crate::token::DestinationId;
 
-    fn rules(entries: u32) -> Rules {
-        Rules {
+    fn rules(entries: u32) -> SourceRules {
+        SourceRules {
             entries,
-            ..Rules::DEFAULT
+            ..SourceRules::DEFAULT
         }
     }
 
-    fn key(client: u32) -> Key {
-        Key::of_client(u128::from(client).to_be_bytes(), 1)
+    fn key(client: u32) -> EntryKey {
+        EntryKey::of_client(u128::from(client).to_be_bytes(), 1)
     }
 
     fn at(millis: u64) -> Claims {
         let now = Timestamp::from_unix_millis(millis);
         Claims {
             host: SocketAddr::from(([10, 0, 0, 7], 80)),
-            destination: Destination([0; 4]),
+            destination: DestinationId([0; 4]),
             issued_at: now,
             last_seen: now,
         }
@@ -243,15 +248,18 @@ mod tests {
 
     #[test]
     fn a_policy_keeps_its_table_while_somebody_uses_it() {
-        let tables = Tables::new();
-        let first = tables.of("web", &rules(10));
+        let tables = SharedTables::new();
+        let first = tables.get_or_insert("web", &rules(10));
         first.put(&key(1), &at(1)).unwrap();
-        let again = tables.of("web", &rules(10));
+        let again = tables.get_or_insert("web", &rules(10));
         assert!(Arc::ptr_eq(&first, &again));
         for (policy, entries) in [("api", 10), ("web", 11)] {
-            assert!(tables.of(policy, &rules(entries)).is_empty(), "{policy} {entries}");
+            assert!(
+                tables.get_or_insert(policy, &rules(entries)).is_empty(),
+                "{policy} {entries}"
+            );
         }
         drop((first, again));
-        assert!(tables.of("web", &rules(10)).is_empty());
+        assert!(tables.get_or_insert("web", &rules(10)).is_empty());
     }
 }

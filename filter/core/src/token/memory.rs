@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use subtle::ConstantTimeEq as _;
 use zeroize::Zeroize as _;
 
-use super::{MAX_TEXT_LEN, Opened, Realm, Refusal};
+use super::{MAX_TEXT_LEN, OpenedToken, Realm, TokenRefusal};
 
 /// Bits of a place's number: 512 places, in about 80 KB.
 const BITS: u32 = 9;
@@ -26,27 +26,27 @@ const ROOM: usize = MAX_TEXT_LEN.next_multiple_of(8);
 pub(crate) struct TokenMemory {
     /// Odd and random, so that outsiders do not know which tokens share a place.
     multiplier: u64,
-    places: Box<[Mutex<Place>]>,
+    places: Box<[Mutex<RememberedToken>]>,
 }
 
 /// A remembered token, wiped in the end, because its holder has the session.
-struct Place {
+struct RememberedToken {
     realm: u64,
-    text: Text,
-    opened: Option<Opened>,
+    text: TokenText,
+    opened: Option<OpenedToken>,
 }
 
 /// A token's text, with zeros behind it.
 #[derive(Clone, Copy)]
-struct Text {
+struct TokenText {
     bytes: [u8; ROOM],
     length: usize,
 }
 
 impl TokenMemory {
     /// As [`Realm::open`].
-    pub(crate) fn open(&self, realm: &Realm, text: &[u8]) -> Result<Opened, Refusal> {
-        let (Some(place), Some(kept)) = (self.place(realm, text), Text::new(text)) else {
+    pub(crate) fn open(&self, realm: &Realm, text: &[u8]) -> Result<OpenedToken, TokenRefusal> {
+        let (Some(place), Some(kept)) = (self.place(realm, text), TokenText::new(text)) else {
             return realm.open(text);
         };
         // A panic cannot leave a place half-changed.
@@ -62,7 +62,7 @@ impl TokenMemory {
     }
 
     /// The place of a token; `None` if the text is none.
-    fn place(&self, realm: &Realm, text: &[u8]) -> Option<&Mutex<Place>> {
+    fn place(&self, realm: &Realm, text: &[u8]) -> Option<&Mutex<RememberedToken>> {
         let tag = u64::from_ne_bytes(text.get(TAG)?.try_into().ok()?);
         // The highest bits depend on all others.
         let hash = (tag ^ realm.number()).wrapping_mul(self.multiplier);
@@ -70,7 +70,7 @@ impl TokenMemory {
     }
 }
 
-impl Text {
+impl TokenText {
     const NONE: Self = Self {
         bytes: [0; ROOM],
         length: 0,
@@ -96,19 +96,19 @@ impl Text {
     }
 }
 
-impl Place {
+impl RememberedToken {
     const EMPTY: Self = Self {
         realm: 0,
-        text: Text::NONE,
+        text: TokenText::NONE,
         opened: None,
     };
 
-    fn find(&self, realm: &Realm, text: &Text) -> Option<Opened> {
+    fn find(&self, realm: &Realm, text: &TokenText) -> Option<OpenedToken> {
         let is_same = self.realm == realm.number() && self.text.is(text);
         self.opened.filter(|_| is_same)
     }
 
-    fn put(&mut self, realm: &Realm, text: Text, opened: Opened) {
+    fn put(&mut self, realm: &Realm, text: TokenText, opened: OpenedToken) {
         self.realm = realm.number();
         self.text = text;
         self.opened = Some(opened);
@@ -120,7 +120,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for RememberedToken {
     fn drop(&mut self) {
         self.wipe();
     }
@@ -131,7 +131,7 @@ impl Default for TokenMemory {
         let mut places = Vec::new();
         // A VM may have a limit. Then every token is verified.
         if places.try_reserve_exact(1 << BITS).is_ok() {
-            places.resize_with(1 << BITS, || Mutex::new(Place::EMPTY));
+            places.resize_with(1 << BITS, || Mutex::new(RememberedToken::EMPTY));
         }
         Self {
             multiplier: RandomState::new().hash_one(BITS) | 1,
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
     use crate::keyring::{Key, KeyId, KeyState, Keyring, Secret};
     use crate::time::Timestamp;
-    use crate::token::{CarrierMode, Claims, Destination, Form};
+    use crate::token::{CarrierMode, Claims, DestinationId, PayloadForm};
 
     fn realm(scope: &[u8]) -> Realm {
         let key = Key::new(KeyId(1), KeyState::Signing, &Secret::new([1; 32]));
@@ -161,15 +161,15 @@ mod tests {
     fn token(realm: &Realm, number: u32) -> String {
         let claims = Claims {
             host: ([10, 0, 0, 1], 80).into(),
-            destination: Destination([0; 4]),
+            destination: DestinationId([0; 4]),
             issued_at: Timestamp::UNIX_EPOCH,
             last_seen: Timestamp::UNIX_EPOCH,
         };
-        realm.seal(Form::Sealed, &claims, number.to_be_bytes())
+        realm.seal(PayloadForm::Sealed, &claims, number.to_be_bytes())
     }
 
     fn has(memory: &TokenMemory, realm: &Realm, text: &[u8]) -> bool {
-        let place = memory.place(realm, text).zip(Text::new(text));
+        let place = memory.place(realm, text).zip(TokenText::new(text));
         place.is_some_and(|(place, text)| place.lock().unwrap().find(realm, &text).is_some())
     }
 
@@ -190,12 +190,12 @@ mod tests {
         let token = token(&here, 7);
         memory.open(&here, token.as_bytes()).unwrap();
         let there = realm(b"there");
-        assert_eq!(memory.open(&there, token.as_bytes()), Err(Refusal::BadSignature));
+        assert_eq!(memory.open(&there, token.as_bytes()), Err(TokenRefusal::BadSignature));
         let again = realm(b"here");
         assert!(!has(&memory, &again, token.as_bytes()), "the keys may be others");
         // Even if it had the same place.
         let place = memory.place(&here, token.as_bytes()).unwrap().lock().unwrap();
-        assert!(place.find(&again, &Text::new(token.as_bytes()).unwrap()).is_none());
+        assert!(place.find(&again, &TokenText::new(token.as_bytes()).unwrap()).is_none());
     }
 
     #[test]
@@ -204,7 +204,7 @@ mod tests {
         let token = token(&here, 7);
         memory.open(&here, token.as_bytes()).unwrap();
         let place = memory.place(&here, token.as_bytes()).unwrap().lock().unwrap();
-        let find = |text: &[u8]| place.find(&here, &Text::new(text).unwrap());
+        let find = |text: &[u8]| place.find(&here, &TokenText::new(text).unwrap());
         let longer = [token.as_bytes(), b"\0"].concat();
         for length in 0..token.len() {
             let mut changed = token.clone().into_bytes();

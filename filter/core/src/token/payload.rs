@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::Destination;
+use super::DestinationId;
 use crate::time::Timestamp;
 
 /// The content of a token.
@@ -11,7 +11,7 @@ pub struct Claims {
     /// The session's backend.
     pub host: SocketAddr,
     /// The cluster of the backend.
-    pub destination: Destination,
+    pub destination: DestinationId,
     /// When the session on this backend started.
     pub issued_at: Timestamp,
     /// When the session was last noted as used. Before `issued_at` only while [moving](Claims::is_moving).
@@ -21,7 +21,7 @@ pub struct Claims {
 impl Claims {
     /// The claims of a session that the application moves now.
     #[must_use]
-    pub fn moving(host: SocketAddr, destination: Destination, now: Timestamp) -> Self {
+    pub fn moving(host: SocketAddr, destination: DestinationId, now: Timestamp) -> Self {
         Self {
             host,
             destination,
@@ -42,8 +42,8 @@ impl Claims {
 
     /// What says which of several tokens counts.
     #[must_use]
-    pub fn age(&self) -> Age {
-        Age(self.issued_at, self.last_seen)
+    pub fn age(&self) -> TokenAge {
+        TokenAge(self.issued_at, self.last_seen)
     }
 
     /// Whether the application named the backend, which has not answered yet: last used before it was issued.
@@ -55,7 +55,7 @@ impl Claims {
 
 /// The age of a token. The greatest counts: the session issued last, and in it the token renewed last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Age(Timestamp, Timestamp);
+pub struct TokenAge(Timestamp, Timestamp);
 
 /// The kind of the address.
 const IPV4: u8 = 0;
@@ -97,14 +97,14 @@ impl Claims {
 
     /// The inverse of [`Claims::encode`], with the nonce.
     pub(super) fn decode(bytes: &[u8]) -> Option<(Self, [u8; 4])> {
-        let mut reader = Reader(bytes);
+        let mut reader = PayloadReader(bytes);
         let ip = match reader.take()? {
             [IPV4] => IpAddr::V4(Ipv4Addr::from(reader.take::<4>()?)),
             [IPV6] => IpAddr::V6(Ipv6Addr::from(reader.take::<16>()?)),
             _ => return None,
         };
         let port = u16::from_be_bytes(reader.take()?);
-        let destination = Destination(reader.take()?);
+        let destination = DestinationId(reader.take()?);
         let issued_at = reader.time()?;
         let last_seen = reader.time()?;
         let nonce = reader.take()?;
@@ -118,9 +118,9 @@ impl Claims {
     }
 }
 
-struct Reader<'a>(&'a [u8]);
+struct PayloadReader<'a>(&'a [u8]);
 
-impl Reader<'_> {
+impl PayloadReader<'_> {
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (head, rest) = self.0.split_first_chunk::<N>()?;
         self.0 = rest;

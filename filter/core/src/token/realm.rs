@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::Mac as _;
 
-use super::{Claims, Form, HEAD_LEN, Parts, Refusal};
+use super::{Claims, HEAD_LEN, PayloadForm, TokenParts, TokenRefusal};
 use crate::keyring::{Key, KeyId, KeyState, Keyring};
 use crate::siv::{self, HmacKey, HmacSha256};
 
@@ -89,7 +89,7 @@ impl std::fmt::Debug for RealmKey {
 
 /// A verified token, whose session may be over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Opened {
+pub struct OpenedToken {
     /// The token's content.
     pub claims: Claims,
     /// The nonce of the session, which outlasts renewals.
@@ -110,7 +110,7 @@ impl Realm {
             }
             CarrierMode::Header | CarrierMode::HeaderPrefix => session_name.to_ascii_lowercase(),
         };
-        let bind = |key: &Key, form: Form| {
+        let bind = |key: &Key, form: PayloadForm| {
             let mut mac = key.mac.begin();
             mac.update(&[form.byte(), key.id.0]);
             for field in [scope, mode.name().as_bytes(), session_name.as_bytes()] {
@@ -124,8 +124,8 @@ impl Realm {
         let bind = |key: &Key| RealmKey {
             id: key.id,
             state: key.state,
-            sealed: bind(key, Form::Sealed),
-            signed: bind(key, Form::Signed),
+            sealed: bind(key, PayloadForm::Sealed),
+            signed: bind(key, PayloadForm::Signed),
             encipher: Arc::clone(&key.encipher),
         };
         Self {
@@ -138,11 +138,11 @@ impl Realm {
 
     /// A token under the signing key. The nonce, four random bytes, tells sessions with equal claims apart.
     #[must_use]
-    pub fn seal(&self, form: Form, claims: &Claims, nonce: [u8; 4]) -> String {
+    pub fn seal(&self, form: PayloadForm, claims: &Claims, nonce: [u8; 4]) -> String {
         let key = &self.signing;
         let mut payload = claims.encode(nonce);
         let tag = siv::tag(key.bound(form), &payload);
-        if form == Form::Sealed {
+        if form == PayloadForm::Sealed {
             siv::apply_key_stream(&key.encipher, &tag, &mut payload);
         }
         let mut token = Vec::with_capacity(HEAD_LEN + payload.len());
@@ -156,21 +156,21 @@ impl Realm {
     ///
     /// # Errors
     /// If it is malformed, its key is unknown or revoked, or it was changed or made for another realm.
-    pub fn open(&self, text: &[u8]) -> Result<Opened, Refusal> {
-        let parts = Parts::parse(text)?;
+    pub fn open(&self, text: &[u8]) -> Result<OpenedToken, TokenRefusal> {
+        let parts = TokenParts::parse(text)?;
         let key = self.key(parts.key_id())?;
         let mut buffer = [0; super::payload::MAX_LEN];
-        let payload = buffer.get_mut(..parts.payload().len()).ok_or(Refusal::Malformed)?;
+        let payload = buffer.get_mut(..parts.payload().len()).ok_or(TokenRefusal::Malformed)?;
         payload.copy_from_slice(parts.payload());
-        if parts.form == Form::Sealed {
+        if parts.form == PayloadForm::Sealed {
             siv::apply_key_stream(&key.encipher, parts.tag(), payload);
         }
         if !siv::verifies(key.bound(parts.form), payload, parts.tag()) {
-            return Err(Refusal::BadSignature);
+            return Err(TokenRefusal::BadSignature);
         }
         // Verified, so if it cannot be decoded, a later version made it.
-        let (claims, nonce) = Claims::decode(payload).ok_or(Refusal::Malformed)?;
-        Ok(Opened {
+        let (claims, nonce) = Claims::decode(payload).ok_or(TokenRefusal::Malformed)?;
+        Ok(OpenedToken {
             claims,
             nonce,
             key: key.id,
@@ -188,26 +188,26 @@ impl Realm {
         self.signing.id
     }
 
-    fn key(&self, id: KeyId) -> Result<&RealmKey, Refusal> {
+    fn key(&self, id: KeyId) -> Result<&RealmKey, TokenRefusal> {
         if id == self.signing.id {
             return Ok(&self.signing);
         }
         let other = self.others.binary_search_by_key(&id, |key| key.id);
         other.ok().and_then(|at| self.others.get(at)).ok_or_else(|| {
             if self.revoked.contains(&id) {
-                Refusal::RevokedKey
+                TokenRefusal::RevokedKey
             } else {
-                Refusal::UnknownKey
+                TokenRefusal::UnknownKey
             }
         })
     }
 }
 
 impl RealmKey {
-    fn bound(&self, form: Form) -> &HmacSha256 {
+    fn bound(&self, form: PayloadForm) -> &HmacSha256 {
         match form {
-            Form::Sealed => &self.sealed,
-            Form::Signed => &self.signed,
+            PayloadForm::Sealed => &self.sealed,
+            PayloadForm::Signed => &self.signed,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A valid configuration, and changes of it.
 
 use limpet_core::Filter;
-use limpet_core::config::{ConfigError, Problem, Warning};
+use limpet_core::config::{ConfigError, ConfigWarning, Problem};
 use serde_json::{Value, json};
 
 pub(crate) const INLINE: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
@@ -46,11 +46,11 @@ pub(crate) fn environment(name: &str) -> Option<String> {
     }
 }
 
-pub(crate) fn load(config: &Value) -> Result<(Filter, Vec<Warning>), ConfigError> {
+pub(crate) fn load(config: &Value) -> Result<(Filter, Vec<ConfigWarning>), ConfigError> {
     Filter::from_json(config.to_string().as_bytes(), &environment)
 }
 
-pub(crate) fn warnings(config: &Value) -> Vec<Warning> {
+pub(crate) fn warnings(config: &Value) -> Vec<ConfigWarning> {
     load(config).unwrap().1
 }
 

@@ -1,6 +1,6 @@
 //! Keys in the configuration: one signs, ids are unique, each has 32 bytes.
 
-use limpet_core::config::Warning;
+use limpet_core::config::ConfigWarning;
 use limpet_core::keyring::KeyId;
 use serde_json::{Value, json};
 
@@ -111,12 +111,12 @@ fn every_bad_key_is_reported() {
 
 #[test]
 fn only_an_inline_key_warns() {
-    assert_eq!(warnings(&valid()), [Warning::InlineKey(KeyId(1))]);
+    assert_eq!(warnings(&valid()), [ConfigWarning::InlineKey(KeyId(1))]);
     assert_eq!(warnings(&changed(&[("/keys/0", json!({ "id": 1, "env": "KEY" }))])), []);
     let two = json!([key(9, "signing"), { "id": 8, "env": "KEY", "state": "retiring" }, key(7, "retiring")]);
     assert_eq!(
         warnings(&changed(&[("/keys", two)])),
-        [Warning::InlineKey(KeyId(9)), Warning::InlineKey(KeyId(7))]
+        [ConfigWarning::InlineKey(KeyId(9)), ConfigWarning::InlineKey(KeyId(7))]
     );
 }
 

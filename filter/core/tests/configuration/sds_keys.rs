@@ -28,7 +28,7 @@ fn the_wasm_filter_refuses_sds_keys_and_says_what_takes_them() {
     let error = load(&sds(json!({"name": "limpet"}))).map(|_| ()).unwrap_err();
     assert_eq!(error.problems[0].field, "sdsKeys", "{error}");
     assert!(
-        error.to_string().contains("dynamic modules alone, from 1.40 on"),
+        error.to_string().contains("only to dynamic modules, from 1.40 on"),
         "{error}"
     );
 }
@@ -70,28 +70,28 @@ fn every_problem_is_reported_at_once() {
 struct Request;
 
 impl limpet_core::view::RequestView for Request {
-    fn route_session(&self) -> limpet_core::view::Answer<'_> {
+    fn route_session(&self) -> limpet_core::view::ViewResult<'_> {
         Ok(None)
     }
-    fn cluster_session(&self) -> limpet_core::view::Answer<'_> {
+    fn cluster_session(&self) -> limpet_core::view::ViewResult<'_> {
         Ok(None)
     }
-    fn client_address(&self) -> limpet_core::view::Answer<'_> {
+    fn client_address(&self) -> limpet_core::view::ViewResult<'_> {
         Ok(None)
     }
-    fn route_name(&self) -> limpet_core::view::Answer<'_> {
+    fn route_name(&self) -> limpet_core::view::ViewResult<'_> {
         Ok(Some(b"somewhere"[..].into()))
     }
-    fn virtual_host(&self) -> limpet_core::view::Answer<'_> {
+    fn virtual_host(&self) -> limpet_core::view::ViewResult<'_> {
         Ok(None)
     }
-    fn cluster_name(&self) -> limpet_core::view::Answer<'_> {
+    fn cluster_name(&self) -> limpet_core::view::ViewResult<'_> {
         Ok(None)
     }
-    fn header(&self, _: &str) -> limpet_core::view::Answer<'_> {
+    fn header(&self, _: &str) -> limpet_core::view::ViewResult<'_> {
         Ok(None)
     }
-    fn reroute(&mut self, _: limpet_core::token::Destination) -> limpet_core::view::Answer<'_> {
+    fn reroute(&mut self, _: limpet_core::token::DestinationId) -> limpet_core::view::ViewResult<'_> {
         Ok(None)
     }
 }

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use limpet_core::config::Warning;
+use limpet_core::config::ConfigWarning;
 use limpet_core::keyring::wrapped::wrap;
-use limpet_core::keyring::{Entry, KeyId, KeyState, Secret};
+use limpet_core::keyring::{KeyEntry, KeyId, KeyState, Secret};
 use serde_json::{Value, json};
 
 use crate::base::*;
@@ -12,8 +12,8 @@ use crate::base::*;
 /// A key whose text appears nowhere else.
 const BYTES: [u8; 32] = *b"~sealed~never~shown~sealed~never";
 
-fn entry(id: u8, state: KeyState) -> Entry {
-    Entry {
+fn entry(id: u8, state: KeyState) -> KeyEntry {
+    KeyEntry {
         id: KeyId(id),
         state,
         secret: Some(Secret::new(BYTES)),
@@ -45,7 +45,7 @@ fn refused(config: &Value, field: &str, message: &str) {
 
 #[test]
 fn the_key_encryption_key_opens_it_without_a_warning() {
-    let (_, warnings): (_, Vec<Warning>) = load(&wrapped(&text(1), one())).unwrap();
+    let (_, warnings): (_, Vec<ConfigWarning>) = load(&wrapped(&text(1), one())).unwrap();
     assert_eq!(warnings, []);
 }
 
@@ -139,7 +139,7 @@ fn keys_that_form_no_keyring_are_not_wrapped() {
 
 #[test]
 fn a_keyring_with_every_id_fits() {
-    let keys: Vec<Entry> = (0..=255)
+    let keys: Vec<KeyEntry> = (0..=255)
         .map(|id| {
             entry(
                 id,
@@ -173,7 +173,7 @@ fn no_error_shows_the_text_and_debug_shows_no_key() {
         let _ = writeln!(shown, "{error} {error:?}");
     }
     let (filter, _) = load(&wrapped(&text(1), one())).unwrap();
-    let opened = limpet_core::keyring::wrapped::Wrapped::parse(&text(1)).unwrap();
+    let opened = limpet_core::keyring::wrapped::WrappedKeyring::parse(&text(1)).unwrap();
     let opened = opened.open(&Secret::from_base64(INLINE).unwrap()).unwrap();
     let _ = writeln!(shown, "{filter:?} {opened:?}");
     for spelling in [&secret[..8], "~sealed", "7e7365", "126, 115"] {

@@ -4,7 +4,7 @@ use std::io::BufRead as _;
 
 use limpet_core::config::KeyringDocument;
 use limpet_core::config::schema::FilterConfig;
-use limpet_core::fakes::Request;
+use limpet_core::fakes::FakeRequest;
 use limpet_core::time::Timestamp;
 use limpet_core::{Filter, config};
 use zeroize::Zeroizing;
@@ -68,7 +68,7 @@ fn filter(way: &str) -> Filter {
 #[inline(never)]
 fn request(filter: &Filter) {
     let token = format!("session=EAE{}", "A".repeat(57));
-    let mut request = Request::new().session("web/scope").cookie(&token);
+    let mut request = FakeRequest::new().session("web/scope").cookie(&token);
     let session = filter.session(&request).expect("the view answers");
     let mut session = session.expect("the route has a session");
     let plan = session.on_request(&mut request, Timestamp::from_unix_seconds(1_763_718_000));

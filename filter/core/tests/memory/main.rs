@@ -20,7 +20,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use limpet_core::keyring::wrapped::wrap;
-use limpet_core::keyring::{Entry, KeyId, KeyState, Secret};
+use limpet_core::keyring::{KeyEntry, KeyId, KeyState, Secret};
 use search::{Needles, key};
 
 const TOKEN_LABELS: [&str; 2] = ["limpet token v1 mac", "limpet token v1 encipher"];
@@ -87,7 +87,7 @@ fn keyring_document() -> String {
 
 fn wrapped_keyring() -> String {
     let states = [KeyState::Signing, KeyState::Verifying];
-    let entries = (1..).zip(KEYRING).zip(states).map(|((id, number), state)| Entry {
+    let entries = (1..).zip(KEYRING).zip(states).map(|((id, number), state)| KeyEntry {
         id: KeyId(id),
         state,
         secret: Some(Secret::new(key(number))),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use limpet_core::carrier::cookie::{Lifetime, SameSite, Secure, SessionCookie};
-use limpet_core::carrier::set_cookie::{Said, is_deletion, said, value_of};
+use limpet_core::carrier::set_cookie::{CookieChange, change_of, is_deletion, value_of};
 use limpet_core::carrier::{header, prefix};
 use limpet_core::time::Timestamp;
 use proptest::prelude::*;
@@ -53,11 +53,11 @@ proptest! {
         let of_name = || fields.iter().filter(|(name, ..)| name == "s");
         let sets = of_name().any(|(_, value, end)| !value.is_empty() && !end.contains("Max-Age=0"));
         let expected = if sets {
-            Some(Said::Set)
+            Some(CookieChange::Set)
         } else {
-            of_name().next().map(|_| Said::Deleted)
+            of_name().next().map(|_| CookieChange::Deleted)
         };
-        let found = said(written.iter().map(String::as_bytes), "s", at(1));
+        let found = change_of(written.iter().map(String::as_bytes), "s", at(1));
         prop_assert_eq!(found, expected, "{:?}", written);
     }
 

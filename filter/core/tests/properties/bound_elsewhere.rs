@@ -1,7 +1,7 @@
 //! A token is valid for one scope, mode, name and key, even if the same bytes are divided differently.
 
 use limpet_core::keyring::KeyId;
-use limpet_core::token::{CarrierMode, Form, Refusal};
+use limpet_core::token::{CarrierMode, PayloadForm, TokenRefusal};
 use proptest::prelude::*;
 
 use crate::token::{SECRET, claims, example, form, realm_of};
@@ -23,7 +23,7 @@ fn name() -> impl Strategy<Value = String> {
 fn header_names_are_bound_in_lower_case_and_cookie_names_as_is() {
     for mode in CarrierMode::ALL {
         let realm = |name| realm_of(KeyId(5), SECRET, b"scope", mode, name);
-        let token = realm("X-Session").seal(Form::Sealed, &example(), [0; 4]);
+        let token = realm("X-Session").seal(PayloadForm::Sealed, &example(), [0; 4]);
         let opens = realm("x-session").open(token.as_bytes()).is_ok();
         assert_eq!(opens, mode.name().starts_with("header"), "{mode:?}");
     }
@@ -48,7 +48,7 @@ proptest! {
         if bound(&here) == bound(&there) {
             prop_assert_eq!(opened.unwrap().claims, claims);
         } else {
-            prop_assert_eq!(opened.unwrap_err(), Refusal::BadSignature);
+            prop_assert_eq!(opened.unwrap_err(), TokenRefusal::BadSignature);
         }
     }
 
@@ -61,7 +61,7 @@ proptest! {
     ) {
         let (a, b) = (a.min(text.len() - 1), b.min(text.len() - 1));
         let realm = |at: usize| realm_of(KeyId(5), SECRET, &text.as_bytes()[..at], CarrierMode::Cookie, &text[at..]);
-        let opened = realm(b).open(realm(a).seal(Form::Sealed, &claims, [0; 4]).as_bytes());
+        let opened = realm(b).open(realm(a).seal(PayloadForm::Sealed, &claims, [0; 4]).as_bytes());
         prop_assert_eq!(opened.is_ok(), a == b);
     }
 
@@ -78,8 +78,8 @@ proptest! {
         let opened = realm(ids.1, secrets.1).open(realm(ids.0, secrets.0).seal(form, &claims, [0; 4]).as_bytes());
         let refusal = opened.map(|_| ()).err();
         let expected = match (ids.0 == ids.1, secrets.0 == secrets.1) {
-            (false, _) => Some(Refusal::UnknownKey),
-            (true, false) => Some(Refusal::BadSignature),
+            (false, _) => Some(TokenRefusal::UnknownKey),
+            (true, false) => Some(TokenRefusal::BadSignature),
             (true, true) => None,
         };
         prop_assert_eq!(refusal, expected);

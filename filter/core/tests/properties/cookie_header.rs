@@ -1,6 +1,6 @@
 //! Our cookies are found and removed, and all other bytes of the Cookie header stay in order.
 
-use limpet_core::carrier::cookie_field::{Verdict, edit, unquoted};
+use limpet_core::carrier::cookie_field::{CookieEdit, edit, unquoted};
 use proptest::prelude::*;
 
 const NAME: &str = "session";
@@ -15,10 +15,10 @@ fn find(field: &[u8], name: &str) -> Option<Found> {
     let mut values = Vec::new();
     let remaining = edit(field, |found, value| {
         if found != name.as_bytes() {
-            return Verdict::Keep;
+            return CookieEdit::Keep;
         }
         values.push(unquoted(value).to_vec());
-        Verdict::Remove
+        CookieEdit::Remove
     });
     remaining.map(|remaining| Found { values, remaining })
 }

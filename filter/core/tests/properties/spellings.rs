@@ -3,18 +3,18 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use limpet_core::keyring::KeyId;
-use limpet_core::token::Refusal::{self, BadSignature, Malformed, UnknownKey};
-use limpet_core::token::{CarrierMode, Unverified};
+use limpet_core::token::TokenRefusal::{self, BadSignature, Malformed, UnknownKey};
+use limpet_core::token::{CarrierMode, UnverifiedToken};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
 use crate::token::{examples, realm, realm_of, token};
 
-fn open(text: &[u8]) -> Result<(), Refusal> {
+fn open(text: &[u8]) -> Result<(), TokenRefusal> {
     realm().open(text).map(|_| ())
 }
 
-fn expected(at: usize, byte: u8) -> Refusal {
+fn expected(at: usize, byte: u8) -> TokenRefusal {
     match (at, byte) {
         (0, 0x10 | 0x11) => BadSignature,
         (0, _) => Malformed,
@@ -107,7 +107,7 @@ fn a_bad_payload_is_malformed_although_it_is_signed() {
     let unknown_kind = "EQFKjx9dOazc0FOz1Nrf1SBdgAoAAAEfkNj5tooBmqXI7YABmqXJ1-ABAgME";
     for token in [ipv6_in_an_ipv4_length, unknown_kind] {
         assert_eq!(realm.open(token.as_bytes()).unwrap_err(), Malformed, "{token}");
-        assert_eq!(Unverified::parse(token.as_bytes()), Err(Malformed), "{token}");
+        assert_eq!(UnverifiedToken::parse(token.as_bytes()), Err(Malformed), "{token}");
     }
 }
 
@@ -149,10 +149,10 @@ proptest! {
 
     #[test]
     fn reading_without_a_key_never_panics(text: Vec<u8>, token in token(), at: Index, byte: u8) {
-        let _ = Unverified::parse(&text);
+        let _ = UnverifiedToken::parse(&text);
         let mut changed = token.into_bytes();
         let at = at.index(changed.len());
         changed[at] = byte;
-        let _ = Unverified::parse(&changed);
+        let _ = UnverifiedToken::parse(&changed);
     }
 }

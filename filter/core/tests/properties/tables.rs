@@ -4,24 +4,24 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use limpet_core::source::{Key, Places, Rules, SharedTable, Table};
+use limpet_core::source::{EntryBucket, EntryKey, SharedTable, SourceRules, SourceTable};
 use limpet_core::time::Timestamp;
-use limpet_core::token::{Claims, Destination};
+use limpet_core::token::{Claims, DestinationId};
 use limpet_core::view::ViewError;
 use proptest::prelude::*;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-fn rules(entries: u32) -> Rules {
-    Rules {
+fn rules(entries: u32) -> SourceRules {
+    SourceRules {
         timeout: TIMEOUT,
         entries,
-        ..Rules::DEFAULT
+        ..SourceRules::DEFAULT
     }
 }
 
-fn key(client: u8) -> Key {
-    Key::of_client(u128::from(client).to_be_bytes(), 7)
+fn key(client: u8) -> EntryKey {
+    EntryKey::of_client(u128::from(client).to_be_bytes(), 7)
 }
 
 fn claims(client: u8, host: u16, now: Timestamp) -> Claims {
@@ -32,7 +32,7 @@ fn claims(client: u8, host: u16, now: Timestamp) -> Claims {
     };
     Claims {
         host: (ip.parse::<std::net::IpAddr>().unwrap(), host).into(),
-        destination: Destination([client; 4]),
+        destination: DestinationId([client; 4]),
         issued_at: now,
         last_seen: now,
     }
@@ -100,11 +100,11 @@ impl Model {
 
 /// The entries of one name, as a table.
 #[derive(Debug)]
-struct OneName(RefCell<Vec<u8>>, Rules);
+struct OneName(RefCell<Vec<u8>>, SourceRules);
 
 impl OneName {
-    fn change<T>(&self, change: impl FnOnce(&mut Places) -> T) -> T {
-        let mut places = Places::read(self.0.borrow().clone());
+    fn change<T>(&self, change: impl FnOnce(&mut EntryBucket) -> T) -> T {
+        let mut places = EntryBucket::read(self.0.borrow().clone());
         let result = change(&mut places);
         self.0.replace(places.bytes().to_vec());
         result
@@ -116,9 +116,9 @@ fn check(
     steps: Vec<(u64, Step)>,
     most: usize,
     keeps_place: bool,
-    find: impl Fn(&Key, Timestamp, bool) -> Option<Claims>,
-    put: impl Fn(&Key, &Claims) -> bool,
-    remove: impl Fn(&Key),
+    find: impl Fn(&EntryKey, Timestamp, bool) -> Option<Claims>,
+    put: impl Fn(&EntryKey, &Claims) -> bool,
+    remove: impl Fn(&EntryKey),
 ) -> Result<(), TestCaseError> {
     let mut model = Model::default();
     let mut now = Timestamp::from_unix_seconds(1_763_718_000);
@@ -181,10 +181,10 @@ proptest! {
     #[test]
     fn the_places_of_a_name_do_what_a_list_does(steps in steps(), most in 1..14_u32) {
         let name = OneName(RefCell::default(), rules(most));
-        let used = |places: &mut Places, key: &Key, now, is_use: bool| {
+        let used = |places: &mut EntryBucket, key: &EntryKey, now, is_use: bool| {
             let found = places.find(key);
             if let (Some(claims), true) = (found, is_use) {
-                places.put(key, &Claims { last_seen: now, ..claims }, &name.1, 0);
+                places.insert(key, &Claims { last_seen: now, ..claims }, &name.1, 0);
             }
             found
         };
@@ -193,16 +193,16 @@ proptest! {
             most as usize,
             false,
             |key, now, is_use| name.change(|places| used(places, key, now, is_use)),
-            |key, claims| name.change(|places| places.put(key, claims, &name.1, 0)),
+            |key, claims| name.change(|places| places.insert(key, claims, &name.1, 0)),
             |key| { name.change(|places| places.remove(key)); },
         )?;
     }
 
     #[test]
     fn bytes_of_another_form_are_no_entries(bytes in prop::collection::vec(any::<u8>(), 0..300), host in any::<u16>()) {
-        let mut places = Places::read(bytes);
+        let mut places = EntryBucket::read(bytes);
         let claims = claims(1, host, Timestamp::MAX);
-        places.put(&key(1), &claims, &rules(2), 0);
+        places.insert(&key(1), &claims, &rules(2), 0);
         prop_assert_eq!(places.find(&key(1)), Some(claims));
         prop_assert!(places.bytes().len() <= 2 * 59);
     }

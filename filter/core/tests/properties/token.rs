@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use limpet_core::keyring::{Key, KeyId, KeyState, Keyring, Secret};
 use limpet_core::time::Timestamp;
-use limpet_core::token::{CarrierMode, Claims, Destination, Form, MAX_TEXT_LEN, Realm, Unverified};
+use limpet_core::token::{CarrierMode, Claims, DestinationId, MAX_TEXT_LEN, PayloadForm, Realm, UnverifiedToken};
 use proptest::prelude::*;
 
 pub(crate) const KEY: KeyId = KeyId(5);
@@ -19,8 +19,8 @@ pub(crate) fn realm() -> Realm {
     realm_of(KEY, SECRET, b"scope", CarrierMode::Cookie, "session")
 }
 
-pub(crate) fn form() -> impl Strategy<Value = Form> {
-    prop_oneof![Just(Form::Sealed), Just(Form::Signed)]
+pub(crate) fn form() -> impl Strategy<Value = PayloadForm> {
+    prop_oneof![Just(PayloadForm::Sealed), Just(PayloadForm::Signed)]
 }
 
 pub(crate) fn claims() -> impl Strategy<Value = Claims> {
@@ -28,7 +28,7 @@ pub(crate) fn claims() -> impl Strategy<Value = Claims> {
     let time = || (0..=Timestamp::MAX.unix_millis()).prop_map(Timestamp::from_unix_millis);
     (host, any::<[u8; 4]>(), time(), time()).prop_map(|(host, destination, issued_at, last_seen)| Claims {
         host,
-        destination: Destination(destination),
+        destination: DestinationId(destination),
         issued_at,
         last_seen,
     })
@@ -41,7 +41,7 @@ pub(crate) fn token() -> impl Strategy<Value = String> {
 pub(crate) fn example() -> Claims {
     Claims {
         host: SocketAddr::from(([10, 1, 2, 3], 8080)),
-        destination: Destination::of_cluster(b"backends"),
+        destination: DestinationId::of_cluster(b"backends"),
         issued_at: Timestamp::from_unix_seconds(1_763_718_000),
         last_seen: Timestamp::from_unix_seconds(1_763_718_060),
     }
@@ -49,7 +49,7 @@ pub(crate) fn example() -> Claims {
 
 pub(crate) fn examples() -> Vec<String> {
     let hosts = ["10.1.2.3:8080", "[2001:db8::1]:443"].map(|host| host.parse().unwrap());
-    let forms = [Form::Sealed, Form::Signed];
+    let forms = [PayloadForm::Sealed, PayloadForm::Signed];
     let pairs = hosts.into_iter().flat_map(|host| forms.map(|form| (host, form)));
     pairs
         .map(|(host, form)| realm().seal(form, &Claims { host, ..example() }, [1, 2, 3, 4]))
@@ -81,8 +81,8 @@ proptest! {
     #[test]
     fn without_a_key_only_a_signed_token_can_be_read(form in form(), claims in claims(), nonce: [u8; 4]) {
         let token = realm().seal(form, &claims, nonce);
-        let seen = Unverified::parse(token.as_bytes()).unwrap();
+        let seen = UnverifiedToken::parse(token.as_bytes()).unwrap();
         prop_assert_eq!((seen.form, seen.key_id), (form, KEY));
-        prop_assert_eq!(seen.claims, (form == Form::Signed).then_some(claims));
+        prop_assert_eq!(seen.claims, (form == PayloadForm::Signed).then_some(claims));
     }
 }

@@ -1,7 +1,7 @@
 //! Further carriers: where else a policy accepts its tokens.
 
-use limpet_core::Unanswered;
-use limpet_core::token::{CarrierMode, Form, Refusal};
+use limpet_core::UnansweredRequests;
+use limpet_core::token::{CarrierMode, PayloadForm, TokenRefusal};
 use serde_json::{Value, json};
 
 use crate::world::*;
@@ -47,7 +47,7 @@ fn a_token_of_a_further_carrier_counts_and_is_taken_out() {
             set("cookie", "a=1"),
         ),
     ] {
-        let visit = site(json!([also])).visit(&Request::new().header(header, &value), &Response::by(A), at(1));
+        let visit = site(json!([also])).visit(&FakeRequest::new().header(header, &value), &FakeResponse::by(A), at(1));
         assert_eq!(
             visit.outcomes(),
             (STEERED, UNCHANGED),
@@ -60,10 +60,10 @@ fn a_token_of_a_further_carrier_counts_and_is_taken_out() {
 
 #[test]
 fn the_backend_sees_it_where_the_carrier_says_so() {
-    let request = || Request::new().path(&format!("/?s={}", token(A)));
+    let request = || FakeRequest::new().path(&format!("/?s={}", token(A)));
     let visit = |forward: bool| {
         let site = site(json!([{"query": {"name": "s", "forward": forward}}]));
-        site.visit(&request(), &Response::by(A), at(0))
+        site.visit(&request(), &FakeResponse::by(A), at(0))
     };
     assert_eq!((visit(true).request, visit(true).further_edits), (STEERED, Vec::new()));
     assert_eq!(
@@ -77,11 +77,11 @@ fn of_tokens_of_the_same_age_that_of_the_first_carrier_counts() {
     let site = site(json!([{"query": {"name": "s"}}, {"header": {"name": "x-further"}}]));
     let [a, b] = [A, B].map(token);
     let of = |cookie: &str, query: &str, header: &str| {
-        let request = Request::new()
+        let request = FakeRequest::new()
             .cookie(&format!("{COOKIE}={cookie}"))
             .path(&format!("/?s={query}"))
             .header("x-further", header);
-        site.visit(&request, &Response::by(A), at(0))
+        site.visit(&request, &FakeResponse::by(A), at(0))
     };
     assert_eq!(of(&a, &b, &b).host().as_deref(), Some(A));
     assert_eq!(of("x", &a, &b).host().as_deref(), Some(A));
@@ -100,12 +100,14 @@ fn of_tokens_of_the_same_age_that_of_the_first_carrier_counts() {
 fn the_first_refusal_is_told() {
     let site = site(json!([{"query": {"name": "s"}}, {"header": {"name": "x-further"}}]));
     let foreign =
-        realm(1, "checkout", CarrierMode::Cookie, COOKIE).seal(Form::Sealed, &claims(A, at(0), at(0)), [0; 4]);
-    let request = Request::new().path(&format!("/?s={foreign}")).header("x-further", "x");
-    let visit = site.visit(&request, &Response::by(A), at(0));
-    assert_eq!(visit.outcomes(), (refused(Refusal::BadSignature), ISSUED));
-    let visit = site.visit(&request.cookie(&format!("{COOKIE}=x")), &Response::by(A), at(0));
-    assert_eq!(visit.outcomes(), (refused(Refusal::Malformed), ISSUED));
+        realm(1, "checkout", CarrierMode::Cookie, COOKIE).seal(PayloadForm::Sealed, &claims(A, at(0), at(0)), [0; 4]);
+    let request = FakeRequest::new()
+        .path(&format!("/?s={foreign}"))
+        .header("x-further", "x");
+    let visit = site.visit(&request, &FakeResponse::by(A), at(0));
+    assert_eq!(visit.outcomes(), (refused(TokenRefusal::BadSignature), ISSUED));
+    let visit = site.visit(&request.cookie(&format!("{COOKIE}=x")), &FakeResponse::by(A), at(0));
+    assert_eq!(visit.outcomes(), (refused(TokenRefusal::Malformed), ISSUED));
 }
 
 #[test]
@@ -113,13 +115,13 @@ fn a_due_token_comes_in_the_policys_own_carrier() {
     let site = Site::new(cookie_policy(
         json!({ "idleTimeout": "100s", "also": [{"query": {"name": "s"}}] }),
     ));
-    let request = Request::new().path(&format!("/?s={}", token(A)));
-    let at_once = site.visit(&request, &Response::by(A), at(5));
+    let request = FakeRequest::new().path(&format!("/?s={}", token(A)));
+    let at_once = site.visit(&request, &FakeResponse::by(A), at(5));
     assert_eq!((at_once.response, at_once.set_cookie()), (UNCHANGED, None));
-    let renewed = site.visit(&request, &Response::by(A), at(50));
+    let renewed = site.visit(&request, &FakeResponse::by(A), at(50));
     assert_eq!(renewed.response, RENEWED);
     assert!(renewed.token().is_some());
-    let moved = site.visit(&request, &Response::by(B), at(5));
+    let moved = site.visit(&request, &FakeResponse::by(B), at(5));
     assert_eq!(moved.response, REISSUED);
     assert!(moved.token().is_some());
 }
@@ -130,15 +132,15 @@ fn carriers_in_one_header_are_all_taken_out() {
         {"cookie": {"name": "t"}}, {"cookie": {"name": "u"}}, {"query": {"name": "s"}}, {"query": {"name": "r"}},
     ]));
     let [a, b] = [A, B].map(token);
-    let request = Request::new()
+    let request = FakeRequest::new()
         .cookie(&format!("x=1; u={a}; {COOKIE}=y; t={b}; z=2"))
         .path(&format!("/?r={a}&x=1&s={b}&r=&z"));
-    let visit = site.visit(&request, &Response::by(B), at(0));
+    let visit = site.visit(&request, &FakeResponse::by(B), at(0));
     assert_eq!(visit.host().as_deref(), Some(B));
     assert_eq!(visit.request_edit, Some(set("cookie", "x=1; z=2")));
     assert_eq!(visit.further_edits, [set(":path", "/?x=1&z")]);
-    let only = Request::new().cookie(&format!("t={a}; {COOKIE}={b}; u={b}"));
-    let visit = site.visit(&only, &Response::by(B), at(0));
+    let only = FakeRequest::new().cookie(&format!("t={a}; {COOKIE}={b}; u={b}"));
+    let visit = site.visit(&only, &FakeResponse::by(B), at(0));
     assert_eq!(visit.request_edit, Some(Edit::Remove("cookie".into())));
 }
 
@@ -160,13 +162,13 @@ fn a_redirected_request_has_its_session() {
         (json!({"cookie": {"name": "t"}}), "cookie", format!("t={}", token(A))),
     ] {
         let site = site(json!([also]));
-        let remembered: &'static Unanswered = Box::leak(Box::default());
-        let request = Request::new().header(header, &value).remembered(remembered, "id");
+        let remembered: &'static UnansweredRequests = Box::leak(Box::default());
+        let request = FakeRequest::new().header(header, &value).remembered(remembered, "id");
         let mut session = site.session(&request);
         session.on_request(&mut request.clone(), at(1)).unwrap();
         session.end_unanswered(remembered, || Ok(at(1)));
-        let again = Request::new().path("/to").remembered(remembered, "id").redirected();
-        let visit = site.visit(&again, &Response::by(A), at(1));
+        let again = FakeRequest::new().path("/to").remembered(remembered, "id").redirected();
+        let visit = site.visit(&again, &FakeResponse::by(A), at(1));
         assert_eq!(visit.outcomes(), (STEERED, UNCHANGED), "{also}");
     }
 }
@@ -175,24 +177,31 @@ fn a_redirected_request_has_its_session() {
 fn an_applications_cookie_is_issued_by_the_application_only() {
     let site =
         Site::new(json!({"cookie": {"name": "JSESSIONID", "mode": "prefix"}, "also": [{"query": {"name": "s"}}]}));
-    let token =
-        realm(1, "cart", CarrierMode::CookiePrefix, "JSESSIONID").seal(Form::Sealed, &claims(A, at(0), at(0)), [0; 4]);
-    let request = Request::new().path(&format!("/?s={token}"));
-    let visit = site.visit(&request, &Response::by(A), at(0));
+    let token = realm(1, "cart", CarrierMode::CookiePrefix, "JSESSIONID").seal(
+        PayloadForm::Sealed,
+        &claims(A, at(0), at(0)),
+        [0; 4],
+    );
+    let request = FakeRequest::new().path(&format!("/?s={token}"));
+    let visit = site.visit(&request, &FakeResponse::by(A), at(0));
     assert_eq!(visit.outcomes(), (STEERED, UNCHANGED));
-    let set = site.visit(&request, &Response::by(A).header("set-cookie", "JSESSIONID=abc"), at(0));
+    let set = site.visit(
+        &request,
+        &FakeResponse::by(A).header("set-cookie", "JSESSIONID=abc"),
+        at(0),
+    );
     assert_eq!(set.outcomes(), (STEERED, RENEWED));
 }
 
 #[test]
 fn a_split_leads_a_query_token_to_its_cluster() {
     let site = site(json!([{"query": {"name": "s"}}]));
-    let request = Request::new()
+    let request = FakeRequest::new()
         .session(format!("@split/{SESSION}"))
         .cluster("other")
         .destinations(&[CLUSTER])
         .path(&format!("/?s={}", token(A)));
-    let visit = site.visit(&request, &Response::by(A), at(0));
+    let visit = site.visit(&request, &FakeResponse::by(A), at(0));
     assert_eq!(
         (visit.outcomes(), visit.host().as_deref()),
         ((STEERED, UNCHANGED), Some(A))
@@ -202,18 +211,18 @@ fn a_split_leads_a_query_token_to_its_cluster() {
 #[test]
 fn hostile_queries_cost_a_policy_fifty_tokens() {
     let site = site(json!([{"query": {"name": "s"}}]));
-    let visit = |path: &str| site.visit(&Request::new().path(path), &Response::by(A), at(0));
+    let visit = |path: &str| site.visit(&FakeRequest::new().path(path), &FakeResponse::by(A), at(0));
     let [a, b] = [A, B].map(token);
     assert_eq!(visit(&format!("/?s={a}&s={a}&s={b}")).host().as_deref(), Some(A));
     assert_eq!(visit(&format!("/?s=x&s=&s&s={a}")).host().as_deref(), Some(A));
     let foreign =
-        realm(1, "checkout", CarrierMode::Cookie, COOKIE).seal(Form::Sealed, &claims(A, at(0), at(0)), [0; 4]);
+        realm(1, "checkout", CarrierMode::Cookie, COOKIE).seal(PayloadForm::Sealed, &claims(A, at(0), at(0)), [0; 4]);
     let behind = |count: usize| visit(&format!("/?{}s={a}", format!("s={foreign}&").repeat(count)));
     assert_eq!(behind(49).host().as_deref(), Some(A));
-    assert_eq!(behind(50).request, refused(Refusal::BadSignature));
+    assert_eq!(behind(50).request, refused(TokenRefusal::BadSignature));
     let encoded: String = a.bytes().map(|byte| format!("%{byte:02x}")).collect();
     assert_eq!(visit(&format!("/?%73={encoded}")).host().as_deref(), Some(A));
-    assert_eq!(visit(&format!("/?s=%{a}")).request, refused(Refusal::Malformed));
+    assert_eq!(visit(&format!("/?s=%{a}")).request, refused(TokenRefusal::Malformed));
     let many: String = (0..10_000).map(|i| format!("p{i}=v&")).collect();
     let found = visit(&format!("/?{many}s={a}&{many}"));
     assert_eq!(found.host().as_deref(), Some(A));
@@ -234,8 +243,8 @@ fn hostile_queries_cost_a_policy_fifty_tokens() {
 fn a_further_carrier_costs_one_question() {
     let site = site(json!([{"query": {"name": "s"}}, {"header": {"name": "x-further"}}]));
     let request = bringing(&claims(A, at(0), at(0)));
-    let response = Response::by(A).surely_as_asked();
+    let response = FakeResponse::by(A).surely_as_asked();
     site.visit(&request, &response, at(1));
-    assert_eq!(request.asked(), ["route_session", "cookie", ":path", "x-further"]);
-    assert_eq!(response.asked(), ["maybe_other_host"]);
+    assert_eq!(request.questions(), ["route_session", "cookie", ":path", "x-further"]);
+    assert_eq!(response.questions(), ["maybe_other_host"]);
 }

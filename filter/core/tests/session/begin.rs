@@ -1,6 +1,6 @@
 //! Sessions that begin only when the application says so.
 
-use limpet_core::token::Refusal;
+use limpet_core::token::TokenRefusal;
 use serde_json::{Value, json};
 
 use crate::world::*;
@@ -11,12 +11,12 @@ fn site(begin: Value) -> Site {
     Site::new(cookie_policy(json!({ "begin": begin })))
 }
 
-fn setting(cookie: &str) -> Response {
-    Response::by(A).header("set-cookie", cookie)
+fn setting(cookie: &str) -> FakeResponse {
+    FakeResponse::by(A).header("set-cookie", cookie)
 }
 
-fn method(method: &str) -> Request {
-    Request::new().header(":method", method)
+fn method(method: &str) -> FakeRequest {
+    FakeRequest::new().header(":method", method)
 }
 
 #[test]
@@ -50,13 +50,13 @@ fn the_applications_cookie_begins_a_session() {
         ("login=deleteMe; Max-Age=0", UNCHANGED),
         ("login=abc; Expires=Thu, 01 Jan 1970 00:00:00 GMT", UNCHANGED),
     ] {
-        let visit = site.visit(&Request::new(), &setting(cookie), at(0));
+        let visit = site.visit(&FakeRequest::new(), &setting(cookie), at(0));
         assert_eq!(visit.outcomes(), (NO_TOKEN, outcome), "{cookie}");
         assert_eq!(visit.token().is_some(), outcome == ISSUED);
     }
     // Many applications delete the former cookie beside the new one.
     let both = setting("login=; Max-Age=0").header("set-cookie", LOGIN);
-    assert_eq!(site.visit(&Request::new(), &both, at(0)).response, ISSUED);
+    assert_eq!(site.visit(&FakeRequest::new(), &both, at(0)).response, ISSUED);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn the_applications_header_begins_a_session() {
         ("x-login", "", UNCHANGED),
         ("x-other", "yes", UNCHANGED),
     ] {
-        let visit = site.visit(&Request::new(), &Response::by(A).header(name, value), at(0));
+        let visit = site.visit(&FakeRequest::new(), &FakeResponse::by(A).header(name, value), at(0));
         assert_eq!(visit.outcomes(), (NO_TOKEN, outcome), "{name}: {value}");
     }
 }
@@ -80,9 +80,9 @@ fn only_these_methods_begin_a_session() {
         (method("PUT"), ISSUED),
         (method("GET"), UNCHANGED),
         (method("post"), UNCHANGED),
-        (Request::new(), UNCHANGED),
+        (FakeRequest::new(), UNCHANGED),
     ] {
-        let visit = site.visit(&request, &Response::by(A), at(0));
+        let visit = site.visit(&request, &FakeResponse::by(A), at(0));
         assert_eq!(visit.outcomes(), (NO_TOKEN, outcome), "{request:?}");
     }
 }
@@ -93,7 +93,7 @@ fn a_cookie_and_a_method_must_both_be_there() {
     for (request, response, outcome) in [
         (method("POST"), setting(LOGIN), ISSUED),
         (method("GET"), setting(LOGIN), UNCHANGED),
-        (method("POST"), Response::by(A), UNCHANGED),
+        (method("POST"), FakeResponse::by(A), UNCHANGED),
     ] {
         assert_eq!(site.visit(&request, &response, at(0)).response, outcome);
     }
@@ -129,12 +129,16 @@ fn a_refused_token_is_no_session() {
     let strict = Site::new(policy(json!({ "strict": true })));
     let old = || bringing(&claims(A, at(0), at(0)));
     for (site, request, refusal) in [
-        (&expiring, old(), Refusal::Expired),
-        (&fenced, old(), Refusal::Fenced),
-        (&expiring, Request::new().cookie("session=x"), Refusal::Malformed),
-        (&strict, old().cluster("other"), Refusal::UnknownDestination),
+        (&expiring, old(), TokenRefusal::Expired),
+        (&fenced, old(), TokenRefusal::Fenced),
+        (
+            &expiring,
+            FakeRequest::new().cookie("session=x"),
+            TokenRefusal::Malformed,
+        ),
+        (&strict, old().cluster("other"), TokenRefusal::UnknownDestination),
     ] {
-        let visit = site.visit(&request, &Response::by(B), at(20));
+        let visit = site.visit(&request, &FakeResponse::by(B), at(20));
         assert_eq!(visit.outcomes(), (refused(refusal), UNCHANGED));
         assert_eq!(visit.edits, []);
         let login = site.visit(&request, &setting(LOGIN), at(20));
@@ -154,11 +158,11 @@ fn a_session_that_ends_late_begins_as_any_other() {
     for (name, response, outcome) in [
         ("POST", setting(LOGIN), ISSUED),
         ("GET", setting(LOGIN), UNCHANGED),
-        ("POST", Response::by(A), UNCHANGED),
+        ("POST", FakeResponse::by(A), UNCHANGED),
     ] {
         let visit = site.visit(&gone(name), &response.cluster("other"), at(1));
         assert!(visit.told_late);
-        assert_eq!(visit.outcomes(), (refused(Refusal::UnknownDestination), outcome));
+        assert_eq!(visit.outcomes(), (refused(TokenRefusal::UnknownDestination), outcome));
     }
 }
 
@@ -171,9 +175,9 @@ fn every_carrier_of_the_filter_waits_for_the_application() {
         with(json!({"query": {"name": "s"}}), tell),
     ] {
         let site = Site::new(with(policy, json!({"begin": {"cookie": "login"}})));
-        let before = site.visit(&Request::new(), &Response::by(A), at(0));
+        let before = site.visit(&FakeRequest::new(), &FakeResponse::by(A), at(0));
         assert_eq!((before.response, before.edits), (UNCHANGED, vec![]));
-        let login = site.visit(&Request::new(), &setting(LOGIN), at(0));
+        let login = site.visit(&FakeRequest::new(), &setting(LOGIN), at(0));
         assert_eq!(login.response, ISSUED);
         assert!(login.token().is_some());
     }
@@ -183,8 +187,8 @@ fn every_carrier_of_the_filter_waits_for_the_application() {
 fn a_redirect_gets_a_token_when_the_session_begins() {
     let policy = json!({"query": {"name": "s", "redirects": true}, "begin": {"cookie": "login"}});
     let site = Site::new(policy);
-    let request = || Request::new().header(":authority", "shop").path("/");
-    let redirect = || Response::by(A).status(303).header("location", "/basket");
+    let request = || FakeRequest::new().header(":authority", "shop").path("/");
+    let redirect = || FakeResponse::by(A).status(303).header("location", "/basket");
     let before = site.visit(&request(), &redirect(), at(0));
     assert_eq!((before.response, before.edits), (UNCHANGED, vec![]));
     let login = site.visit(&request(), &redirect().header("set-cookie", LOGIN), at(0));
@@ -202,23 +206,23 @@ fn an_entry_begins_with_the_applications_sign() {
     let site = Site::new(json!({"source": {}, "begin": {"cookie": "login", "methods": ["POST"]}}));
     let from = |name: &str| method(name).client("192.0.2.1:4711");
     for (request, response) in [
-        (from("GET"), Response::by(A)),
-        (from("POST"), Response::by(A)),
+        (from("GET"), FakeResponse::by(A)),
+        (from("POST"), FakeResponse::by(A)),
         (from("GET"), setting(LOGIN)),
     ] {
         assert_eq!(site.visit(&request, &response, at(0)).outcomes(), (NO_TOKEN, UNCHANGED));
     }
     let login = site.visit(&from("POST"), &setting(LOGIN), at(1));
     assert_eq!((login.outcomes(), login.edits), ((NO_TOKEN, ISSUED), vec![]));
-    let moved = site.visit(&from("GET"), &Response::by(B), at(2));
+    let moved = site.visit(&from("GET"), &FakeResponse::by(B), at(2));
     assert_eq!(moved.outcomes(), (STEERED, REISSUED));
 }
 
 #[test]
 fn replies_of_the_proxy_begin_no_session() {
     let site = site(json!({"cookie": "login"}));
-    let reply = Response::local(200, "direct_response", A).header("set-cookie", LOGIN);
-    assert_eq!(site.visit(&Request::new(), &reply, at(0)).response, UNCHANGED);
+    let reply = FakeResponse::local(200, "direct_response", A).header("set-cookie", LOGIN);
+    assert_eq!(site.visit(&FakeRequest::new(), &reply, at(0)).response, UNCHANGED);
 }
 
 #[test]
@@ -229,6 +233,6 @@ fn a_proxy_that_does_not_answer_is_an_error() {
     let request = method("POST");
     let mut session = site.session(&request);
     session.on_request(&mut request.clone(), at(0)).unwrap();
-    let response = Response::by(A).broken("set-cookie");
+    let response = FakeResponse::by(A).broken("set-cookie");
     assert!(session.on_response(&response, || Ok(at(0))).is_err());
 }

@@ -25,14 +25,14 @@ fn carriers() -> [(Value, Option<(&'static str, String)>); 5] {
     ]
 }
 
-fn becomes(response: &Response) -> Option<String> {
-    let visit = Site::new(cookie_policy(json!({}))).visit(&Request::new(), response, at(0));
+fn becomes(response: &FakeResponse) -> Option<String> {
+    let visit = Site::new(cookie_policy(json!({}))).visit(&FakeRequest::new(), response, at(0));
     assert!(visit.token().is_some());
     visit.cache_control().map(str::to_owned)
 }
 
-fn saying(field: &str) -> Response {
-    Response::by(A).header("cache-control", field)
+fn saying(field: &str) -> FakeResponse {
+    FakeResponse::by(A).header("cache-control", field)
 }
 
 /// A cache merges the fields of a 304 into its stored response (RFC 9111 sections 3.2 and 4.3.4), of a 206 into another
@@ -43,14 +43,14 @@ fn a_response_with_a_token_is_private_whatever_its_status() {
         for status in [101, 200, 204, 206, 302, 304, 307, 404, 412, 500, 503] {
             for cache_control in [None, Some("public, max-age=60"), Some("max-age=0, must-revalidate")] {
                 let site = Site::new(policy.clone());
-                let mut response = Response::by(A).status(status);
+                let mut response = FakeResponse::by(A).status(status);
                 if let Some((name, value)) = &applications {
                     response = response.header(name, value);
                 }
                 if let Some(field) = cache_control {
                     response = response.header("cache-control", field);
                 }
-                let visit = site.visit(&Request::new(), &response, at(0));
+                let visit = site.visit(&FakeRequest::new(), &response, at(0));
                 let field = visit.cache_control().unwrap_or_default();
                 assert!(
                     field.starts_with("private") && !field.contains("public"),
@@ -90,7 +90,7 @@ fn no_field_for_other_caches_allows_what_is_forbidden() {
     for name in ["cdn-cache-control", "surrogate-control", "x-accel-expires"] {
         for cache_control in ["public", "private", "no-store"] {
             let response = saying(cache_control).header(name, "max-age=600");
-            let visit = Site::new(cookie_policy(json!({}))).visit(&Request::new(), &response, at(0));
+            let visit = Site::new(cookie_policy(json!({}))).visit(&FakeRequest::new(), &response, at(0));
             assert!(
                 visit.edits.contains(&Edit::Remove(name.to_owned())),
                 "{name} beside {cache_control}"
@@ -109,7 +109,7 @@ fn caching_stays_without_a_token_or_with_keep() {
     assert!(steady.edits.is_empty());
     let keep = Site::new(cookie_policy(json!({ "cacheControl": "keep" })));
     let response = saying("public").header("cdn-cache-control", "max-age=600");
-    let visit = keep.visit(&Request::new(), &response, at(0));
+    let visit = keep.visit(&FakeRequest::new(), &response, at(0));
     assert!(visit.set_cookie().is_some() && visit.edits.len() == 1);
-    assert!(!response.asked().contains(&"cache-control".to_owned()));
+    assert!(!response.questions().contains(&"cache-control".to_owned()));
 }

@@ -1,7 +1,7 @@
 //! What responses tell of sessions, for who counts them.
 
-use limpet_core::census::{Backend, Census, Identity, Left, Seen};
-use limpet_core::token::{Destination, Refusal};
+use limpet_core::census::{Backend, Census, ObservedSession, SessionDeparture, SessionIdentity};
+use limpet_core::token::{DestinationId, TokenRefusal};
 use serde_json::json;
 
 use crate::world::*;
@@ -13,7 +13,7 @@ fn counting(policy: serde_json::Value) -> Site {
 
 fn backend(host: &str, live_for: u32) -> Backend {
     Backend {
-        destination: Destination::of_cluster(CLUSTER.as_bytes()),
+        destination: DestinationId::of_cluster(CLUSTER.as_bytes()),
         host: host.parse().unwrap(),
         live_for,
     }
@@ -24,12 +24,12 @@ fn a_session_is_the_same_one_while_it_lives() {
     let site = counting(cookie_policy(json!({ "idleTimeout": "100s" })));
     let client = site.client();
     let first = client.visit(A, at(0)).seen.unwrap();
-    let Identity::Token(nonce) = first.session else {
+    let SessionIdentity::Token(nonce) = first.session else {
         panic!("{first:?}");
     };
-    let expected = |seconds| Seen {
+    let expected = |seconds| ObservedSession {
         backend: backend(A, 100),
-        session: Identity::Token(nonce),
+        session: SessionIdentity::Token(nonce),
         began: at(0),
         at: at(seconds),
     };
@@ -46,11 +46,11 @@ fn a_session_that_another_backend_answers_is_another_one() {
     let site = counting(cookie_policy(json!({})));
     let client = site.client();
     let first = client.visit(A, at(0)).seen.unwrap();
-    let moved = client.visit_by(Request::new(), &Response::by(B).nonce([9; 4]), at(1));
+    let moved = client.visit_by(FakeRequest::new(), &FakeResponse::by(B).nonce([9; 4]), at(1));
     let seen = moved.seen.unwrap();
     assert_eq!((seen.backend.host, seen.began), (B.parse().unwrap(), at(1)));
     assert_ne!(seen.session, first.session);
-    assert_eq!(moved.left, Some(Left::Backend(backend(A, 7 * 24 * 3600))));
+    assert_eq!(moved.left, Some(SessionDeparture::Backend(backend(A, 7 * 24 * 3600))));
 }
 
 #[test]
@@ -70,10 +70,10 @@ fn a_session_lives_as_long_as_its_policy_says() {
 #[test]
 fn a_refused_token_is_why_a_session_begins_anew() {
     let site = counting(cookie_policy(json!({ "idleTimeout": "10s" })));
-    let idle = site.visit(&bringing(&claims(A, at(0), at(0))), &Response::by(B), at(60));
-    assert_eq!(idle.left, Some(Left::Refused(Refusal::Idle)));
+    let idle = site.visit(&bringing(&claims(A, at(0), at(0))), &FakeResponse::by(B), at(60));
+    assert_eq!(idle.left, Some(SessionDeparture::Refused(TokenRefusal::Idle)));
     assert_eq!(idle.seen.unwrap().backend.host, B.parse().unwrap());
-    let none = site.visit(&Request::new(), &Response::by(B), at(60));
+    let none = site.visit(&FakeRequest::new(), &FakeResponse::by(B), at(60));
     assert_eq!(none.left, None);
 }
 
@@ -81,16 +81,20 @@ fn a_refused_token_is_why_a_session_begins_anew() {
 fn who_gets_no_answer_of_its_backend_is_not_seen() {
     let site = counting(cookie_policy(json!({ "strict": true })));
     let session = bringing(&claims(A, at(0), at(0)));
-    let local = Response::local(503, "no_healthy_upstream", "");
+    let local = FakeResponse::local(503, "no_healthy_upstream", "");
     assert_eq!(site.visit(&session, &local, at(1)).seen, None);
-    let nobody = site.visit(&Request::new(), &Response::local(503, "no_healthy_upstream", ""), at(1));
+    let nobody = site.visit(
+        &FakeRequest::new(),
+        &FakeResponse::local(503, "no_healthy_upstream", ""),
+        at(1),
+    );
     assert_eq!((nobody.seen, nobody.left), (None, None));
 }
 
 #[test]
 fn a_session_that_ends_is_not_seen() {
     let site = counting(cookie_policy(json!({ "end": { "cookie": "login" } })));
-    let logout = Response::by(A).header("set-cookie", "login=; Max-Age=0");
+    let logout = FakeResponse::by(A).header("set-cookie", "login=; Max-Age=0");
     let visit = site.visit(&bringing(&claims(A, at(0), at(0))), &logout, at(1));
     assert_eq!(
         (visit.response, visit.seen),
@@ -101,16 +105,25 @@ fn a_session_that_ends_is_not_seen() {
 #[test]
 fn the_sessions_of_addresses_are_seen_as_such() {
     let site = counting(json!({ "source": { "timeout": "10s" } }));
-    let from = |client: &str| Request::new().client(client);
-    let first = site.visit(&from("192.0.2.1:1"), &Response::by(A), at(0)).seen.unwrap();
-    let again = site.visit(&from("192.0.2.1:2"), &Response::by(A), at(1)).seen.unwrap();
-    let other = site.visit(&from("192.0.2.2:1"), &Response::by(A), at(1)).seen.unwrap();
-    assert!(matches!(first.session, Identity::Client(_)));
+    let from = |client: &str| FakeRequest::new().client(client);
+    let first = site
+        .visit(&from("192.0.2.1:1"), &FakeResponse::by(A), at(0))
+        .seen
+        .unwrap();
+    let again = site
+        .visit(&from("192.0.2.1:2"), &FakeResponse::by(A), at(1))
+        .seen
+        .unwrap();
+    let other = site
+        .visit(&from("192.0.2.2:1"), &FakeResponse::by(A), at(1))
+        .seen
+        .unwrap();
+    assert!(matches!(first.session, SessionIdentity::Client(_)));
     assert_eq!(first.session, again.session);
     assert_ne!(first.session, other.session);
     assert_eq!(again.backend, backend(A, 10));
-    let moved = site.visit(&from("192.0.2.1:1"), &Response::by(B), at(2));
-    assert_eq!(moved.left, Some(Left::Backend(backend(A, 10))));
+    let moved = site.visit(&from("192.0.2.1:1"), &FakeResponse::by(B), at(2));
+    assert_eq!(moved.left, Some(SessionDeparture::Backend(backend(A, 10))));
 }
 
 #[test]
@@ -126,10 +139,13 @@ fn nothing_is_told_where_nobody_counts() {
 #[test]
 fn counting_costs_no_question() {
     let site = counting(cookie_policy(json!({})));
-    let (request, response) = (bringing(&claims(A, at(0), at(0))), Response::by(A).surely_as_asked());
+    let (request, response) = (
+        bringing(&claims(A, at(0), at(0))),
+        FakeResponse::by(A).surely_as_asked(),
+    );
     assert!(site.visit(&request, &response, at(1)).seen.is_some());
-    assert_eq!(request.asked(), ["route_session", "cookie"]);
-    assert_eq!(response.asked(), ["maybe_other_host"]);
+    assert_eq!(request.questions(), ["route_session", "cookie"]);
+    assert_eq!(response.questions(), ["maybe_other_host"]);
 }
 
 #[test]
@@ -139,8 +155,13 @@ fn what_clients_do_is_counted() {
     for number in 0..50 {
         let client = site.client();
         for seconds in 0..3 {
-            let response = Response::by(A).nonce([number; 4]);
-            census.see(&client.visit_by(Request::new(), &response, at(seconds)).seen.unwrap());
+            let response = FakeResponse::by(A).nonce([number; 4]);
+            census.record(
+                &client
+                    .visit_by(FakeRequest::new(), &response, at(seconds))
+                    .seen
+                    .unwrap(),
+            );
         }
     }
     let report = census.report(at(3)).unwrap();
@@ -161,15 +182,15 @@ fn reports_say_nothing_of_clients() {
     let (cookies, addresses) = (counting(cookie_policy(json!({}))), counting(json!({ "source": {} })));
     let mut secrets = Vec::new();
     for number in 0..200 {
-        let response = Response::by(A).nonce([number; 4]);
-        let visit = cookies.visit(&Request::new(), &response, at(0));
+        let response = FakeResponse::by(A).nonce([number; 4]);
+        let visit = cookies.visit(&FakeRequest::new(), &response, at(0));
         let token = visit.token().unwrap();
         secrets.push(token.clone().into_bytes());
         secrets.push(URL_SAFE_NO_PAD.decode(&token).unwrap());
-        census.see(&visit.seen.unwrap());
+        census.record(&visit.seen.unwrap());
         let client = [198, 51, 100, number];
-        let request = Request::new().client(&format!("198.51.100.{number}:4711"));
-        census.see(&addresses.visit(&request, &response, at(0)).seen.unwrap());
+        let request = FakeRequest::new().client(&format!("198.51.100.{number}:4711"));
+        census.record(&addresses.visit(&request, &response, at(0)).seen.unwrap());
         secrets.push(client.to_vec());
         secrets.push(format!("198.51.100.{number}").into_bytes());
     }

@@ -13,7 +13,7 @@ fn token() -> String {
 }
 
 fn edit(site: &Site, field: &str) -> Option<Edit> {
-    site.visit(&Request::new().cookie(field), &Response::by(A), at(0))
+    site.visit(&FakeRequest::new().cookie(field), &FakeResponse::by(A), at(0))
         .request_edit
 }
 
@@ -50,15 +50,15 @@ fn a_cookie_field_without_the_session_is_left_alone() {
 #[test]
 fn the_backend_sees_it_where_the_policy_says_so() {
     let site = site(json!({ "forward": true }));
-    let request = Request::new().cookie(&format!("a=1; {COOKIE}={}", token()));
-    let visit = site.visit(&request, &Response::by(A), at(0));
+    let request = FakeRequest::new().cookie(&format!("a=1; {COOKIE}={}", token()));
+    let visit = site.visit(&request, &FakeResponse::by(A), at(0));
     assert_eq!((visit.request, visit.request_edit), (STEERED, None));
 }
 
 #[test]
 fn the_cookie_has_the_attributes_of_the_policy() {
     let attributes = |cookie: Value| {
-        let visit = site(cookie).visit(&Request::new(), &Response::by(A), at(0));
+        let visit = site(cookie).visit(&FakeRequest::new(), &FakeResponse::by(A), at(0));
         let mut attributes: Vec<String> = visit.attributes().into_iter().map(str::to_owned).collect();
         attributes.sort();
         attributes
@@ -91,27 +91,35 @@ fn is_secure(visit: &Visit) -> bool {
 #[test]
 fn the_cookie_is_secure_if_the_request_is() {
     let site = site(json!({}));
-    assert!(is_secure(&site.visit(&Request::new().https(), &Response::by(A), at(0))));
     assert!(is_secure(&site.visit(
-        &Request::new().header(":scheme", "HTTPS"),
-        &Response::by(A),
+        &FakeRequest::new().https(),
+        &FakeResponse::by(A),
         at(0)
     )));
-    assert!(!is_secure(&site.visit(&Request::new(), &Response::by(A), at(0))));
+    assert!(is_secure(&site.visit(
+        &FakeRequest::new().header(":scheme", "HTTPS"),
+        &FakeResponse::by(A),
+        at(0)
+    )));
+    assert!(!is_secure(&site.visit(
+        &FakeRequest::new(),
+        &FakeResponse::by(A),
+        at(0)
+    )));
 }
 
 #[test]
 fn the_policy_can_make_the_cookie_secure_always_or_never() {
     for (secure, expected) in [("always", true), ("never", false)] {
         let site = site(json!({ "secure": secure }));
-        for request in [Request::new(), Request::new().https()] {
+        for request in [FakeRequest::new(), FakeRequest::new().https()] {
             assert_eq!(
-                is_secure(&site.visit(&request, &Response::by(A), at(0))),
+                is_secure(&site.visit(&request, &FakeResponse::by(A), at(0))),
                 expected,
                 "{secure}"
             );
             assert!(
-                !request.asked().contains(&":scheme".to_owned()),
+                !request.questions().contains(&":scheme".to_owned()),
                 "{secure}: the scheme does not matter"
             );
         }
@@ -124,8 +132,12 @@ fn a_moved_cookie_is_as_secure_as_the_request() {
         let site = site(json!({}));
         let client = site.client();
         client.visit(A, at(0));
-        let request = if https { Request::new().https() } else { Request::new() };
-        let moved = client.visit_by(request, &Response::by(B), at(0));
+        let request = if https {
+            FakeRequest::new().https()
+        } else {
+            FakeRequest::new()
+        };
+        let moved = client.visit_by(request, &FakeResponse::by(B), at(0));
         assert_eq!((moved.response, is_secure(&moved)), (REISSUED, https));
     }
 }
@@ -134,12 +146,12 @@ fn a_moved_cookie_is_as_secure_as_the_request() {
 fn a_renewed_cookie_is_as_secure_as_the_request() {
     let site = Site::new(cookie_policy(json!({ "idleTimeout": "100s" })));
     let client = site.client();
-    client.visit_by(Request::new().https(), &Response::by(A), at(0));
-    let renewed = client.visit_by(Request::new().https(), &Response::by(A), at(50));
+    client.visit_by(FakeRequest::new().https(), &FakeResponse::by(A), at(0));
+    let renewed = client.visit_by(FakeRequest::new().https(), &FakeResponse::by(A), at(50));
     assert_eq!((renewed.response, is_secure(&renewed)), (RENEWED, true));
     let first = site.client();
     first.visit(A, at(0));
-    let renewed = first.visit_by(Request::new().https(), &Response::by(A), at(50));
+    let renewed = first.visit_by(FakeRequest::new().https(), &FakeResponse::by(A), at(50));
     assert_eq!(
         (renewed.response, is_secure(&renewed)),
         (RENEWED, true),
@@ -150,7 +162,7 @@ fn a_renewed_cookie_is_as_secure_as_the_request() {
 #[test]
 fn a_session_cookie_has_no_lifetime_of_its_own() {
     let site = Site::new(cookie_policy(json!({ "absoluteTimeout": "1h" })));
-    let visit = site.visit(&Request::new(), &Response::by(A), at(0));
+    let visit = site.visit(&FakeRequest::new(), &FakeResponse::by(A), at(0));
     assert!(
         !visit
             .attributes()
@@ -201,7 +213,7 @@ fn a_permanent_cookie_does_not_end_before_its_session() {
         let site = Site::new(cookie_policy(json!({
             "cookie": { "lifetimeType": "Permanent" }, "absoluteTimeout": timeout,
         })));
-        let visit = site.visit(&Request::new(), &Response::by(A), at(0).after(ms(later)));
+        let visit = site.visit(&FakeRequest::new(), &FakeResponse::by(A), at(0).after(ms(later)));
         let attributes = visit.attributes();
         assert!(
             attributes.contains(&left) && attributes.contains(&end),

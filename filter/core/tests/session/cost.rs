@@ -3,21 +3,21 @@
 
 use std::time::{Duration, Instant};
 
-use limpet_core::keyring::{Entry, KeyId, KeyState, Keyring, Secret};
-use limpet_core::token::{CarrierMode, Form, Realm};
+use limpet_core::keyring::{KeyEntry, KeyId, KeyState, Keyring, Secret};
+use limpet_core::token::{CarrierMode, PayloadForm, Realm};
 use serde_json::{Value, json};
 
 use crate::world::*;
 
-fn steady_state(policy: Value, fields: Value, request: Request) -> (Vec<String>, Vec<String>) {
+fn steady_state(policy: Value, fields: Value, request: FakeRequest) -> (Vec<String>, Vec<String>) {
     let site = Site::configured(policy, fields);
-    let response = Response::by(A).surely_as_asked();
+    let response = FakeResponse::by(A).surely_as_asked();
     let visit = site.visit(&request, &response, at(1));
     assert_eq!(visit.outcomes(), (STEERED, UNCHANGED));
-    (request.asked(), response.asked())
+    (request.questions(), response.questions())
 }
 
-fn session() -> Request {
+fn session() -> FakeRequest {
     bringing(&claims(A, at(0), at(0)))
 }
 
@@ -31,7 +31,7 @@ fn the_steady_state_asks_for_headers_only() {
 #[test]
 fn the_steady_state_does_not_ask_for_the_time_of_the_response() {
     let site = Site::new(cookie_policy(json!({ "strict": true, "strictStatus": 421 })));
-    let (request, response) = (session(), Response::by(A).surely_as_asked());
+    let (request, response) = (session(), FakeResponse::by(A).surely_as_asked());
     let mut session = site.session(&request);
     session.on_request(&mut request.clone(), at(1)).unwrap();
     let plan = session
@@ -59,7 +59,8 @@ fn a_strict_status_costs_one_more_question() {
 #[test]
 fn a_policy_whose_sessions_move_costs_one_more_question() {
     for policy in [cookie_policy(json!({})), header_policy(json!({}))] {
-        let token = realm(1, "cart", CarrierMode::Header, HEADER).seal(Form::Sealed, &claims(A, at(0), at(0)), [0; 4]);
+        let token =
+            realm(1, "cart", CarrierMode::Header, HEADER).seal(PayloadForm::Sealed, &claims(A, at(0), at(0)), [0; 4]);
         let session = || session().header(HEADER, &token);
         let moves = with(policy.clone(), json!({ "move": { "header": "X-Move" } }));
         let [before, after] = [policy, moves].map(|policy| steady_state(policy, json!({}), session()));
@@ -77,15 +78,15 @@ fn a_policy_whose_sessions_move_costs_one_more_question() {
 #[test]
 fn a_request_without_a_session_costs_one_question() {
     let site = Site::new(cookie_policy(json!({})));
-    let request = Request::on_route("other").cookie("session=x");
+    let request = FakeRequest::on_route("other").cookie("session=x");
     assert_eq!(site.policy_of(&request), Ok(None));
-    assert_eq!(request.asked(), ["route_session"]);
+    assert_eq!(request.questions(), ["route_session"]);
 }
 
-fn first_response(fields: Value, response: Response) -> Vec<String> {
+fn first_response(fields: Value, response: FakeResponse) -> Vec<String> {
     let site = Site::new(cookie_policy(fields));
-    site.visit(&Request::new().header(":method", "GET"), &response, at(0));
-    response.asked()
+    site.visit(&FakeRequest::new().header(":method", "GET"), &response, at(0));
+    response.questions()
 }
 
 #[test]
@@ -99,11 +100,11 @@ fn when_a_session_begins_costs_a_living_one_nothing() {
 #[test]
 fn who_begins_no_session_costs_one_question_at_most() {
     let by_cookie = json!({ "begin": {"cookie": "login"} });
-    assert_eq!(first_response(by_cookie, Response::by(A)), ["set-cookie"]);
+    assert_eq!(first_response(by_cookie, FakeResponse::by(A)), ["set-cookie"]);
     let by_header = json!({ "begin": {"header": "x-login"} });
-    assert_eq!(first_response(by_header, Response::by(A)), ["x-login"]);
+    assert_eq!(first_response(by_header, FakeResponse::by(A)), ["x-login"]);
     let by_method = json!({ "begin": {"cookie": "login", "methods": ["POST"]} });
-    assert_eq!(first_response(by_method, Response::by(A)), [""; 0]);
+    assert_eq!(first_response(by_method, FakeResponse::by(A)), [""; 0]);
 }
 
 #[test]
@@ -113,7 +114,7 @@ fn a_logout_is_looked_for_once_in_each_response() {
     assert_eq!(request, ["route_session", "cookie"]);
     assert_eq!(response, ["set-cookie", "maybe_other_host"]);
     let both = with(end, json!({ "begin": {"cookie": "login"} }));
-    assert_eq!(first_response(both, Response::by(A)), ["set-cookie"]);
+    assert_eq!(first_response(both, FakeResponse::by(A)), ["set-cookie"]);
 }
 
 #[test]
@@ -122,7 +123,7 @@ fn other_cookies_do_not_make_the_filter_ask_for_the_time() {
     let request = session();
     let mut session = site.session(&request);
     session.on_request(&mut request.clone(), at(1)).unwrap();
-    let response = Response::by(A).surely_as_asked().header("set-cookie", "other=1");
+    let response = FakeResponse::by(A).surely_as_asked().header("set-cookie", "other=1");
     let plan = session.on_response(&response, || panic!("the time was asked for"));
     assert_eq!(plan.unwrap().outcome, UNCHANGED);
 }
@@ -133,9 +134,9 @@ fn a_split_asks_about_its_destination_with_a_new_token_alone() {
     let (_, response) = steady_state(cookie_policy(json!({})), json!({}), split());
     assert_eq!(response, ["maybe_other_host"]);
     let site = Site::new(cookie_policy(json!({})));
-    for (response, times) in [(Response::by(A), 0), (Response::by(B), 1)] {
+    for (response, times) in [(FakeResponse::by(A), 0), (FakeResponse::by(B), 1)] {
         site.visit(&split(), &response, at(1));
-        let asked = response.asked();
+        let asked = response.questions();
         let of_cluster = asked.iter().filter(|question| *question == "cluster_session");
         assert_eq!(of_cluster.count(), times, "{asked:?}");
     }
@@ -146,17 +147,20 @@ fn an_entry_in_use_costs_nothing_more() {
     let fields = json!({ "source": {}, "begin": {"cookie": "login", "methods": ["POST"]}, "strict": true });
     let site = Site::new(fields);
     let client = || {
-        Request::new()
+        FakeRequest::new()
             .client("192.0.2.1:1")
             .session("@split/shop/cart")
             .header(":method", "POST")
     };
-    site.visit(&client(), &Response::by(A).header("set-cookie", "login=1"), at(0));
-    let (request, response) = (client().destinations(&[CLUSTER]), Response::by(A));
+    site.visit(&client(), &FakeResponse::by(A).header("set-cookie", "login=1"), at(0));
+    let (request, response) = (client().destinations(&[CLUSTER]), FakeResponse::by(A));
     let visit = site.visit(&request, &response, at(1));
     assert_eq!(visit.outcomes(), (STEERED, UNCHANGED));
-    assert_eq!(request.asked(), ["route_session", "client_address", "reroute"]);
-    assert_eq!(response.asked(), ["code_details", "upstream_address", "cluster_name"]);
+    assert_eq!(request.questions(), ["route_session", "client_address", "reroute"]);
+    assert_eq!(
+        response.questions(),
+        ["code_details", "upstream_address", "cluster_name"]
+    );
 }
 
 #[test]
@@ -165,17 +169,17 @@ fn nothing_is_asked_twice() {
         json!({ "strict": true, "strictStatus": 421, "idleTimeout": "10s" }),
     ));
     for (request, response) in [
-        (Request::new(), Response::by(A)),
-        (session(), Response::by(A)),
-        (session(), Response::by(B)),
-        (session(), Response::local(503, "no_healthy_upstream", A)),
+        (FakeRequest::new(), FakeResponse::by(A)),
+        (session(), FakeResponse::by(A)),
+        (session(), FakeResponse::by(B)),
+        (session(), FakeResponse::local(503, "no_healthy_upstream", A)),
     ] {
         for now in [at(0), at(5), at(50)] {
-            let before = (request.asked().len(), response.asked().len());
+            let before = (request.questions().len(), response.questions().len());
             site.visit(&request, &response, now);
             for mut asked in [
-                request.asked().split_off(before.0),
-                response.asked().split_off(before.1),
+                request.questions().split_off(before.0),
+                response.questions().split_off(before.1),
             ] {
                 let all = asked.len();
                 asked.sort();
@@ -191,13 +195,13 @@ fn nothing_is_asked_twice() {
 #[expect(clippy::disallowed_methods, reason = "the test compares two costs")]
 fn the_number_of_keys_costs_a_request_nothing() {
     let realm = |others: u8| {
-        let entry = |id: u8| Entry {
+        let entry = |id: u8| KeyEntry {
             id: KeyId(id),
             state: if id == 0 { KeyState::Signing } else { KeyState::Retiring },
             secret: Some(Secret::new([id; 32])),
         };
-        let entries: Vec<Entry> = (0..=others).map(entry).collect();
-        let keyring = Keyring::of(&entries).unwrap();
+        let entries: Vec<KeyEntry> = (0..=others).map(entry).collect();
+        let keyring = Keyring::from_entries(&entries).unwrap();
         Realm::new(&keyring, b"cart", CarrierMode::Cookie, COOKIE)
     };
     // When keys were tried one by one, this was the last.
@@ -210,7 +214,7 @@ fn the_number_of_keys_costs_a_request_nothing() {
             CarrierMode::Cookie,
             COOKIE,
         );
-        realm.seal(Form::Sealed, &claims(A, at(0), at(0)), [0; 4])
+        realm.seal(PayloadForm::Sealed, &claims(A, at(0), at(0)), [0; 4])
     };
     let cases = [1, 255].map(|others| (realm(others), token(others)));
     let mut best = [Duration::MAX; 2];

@@ -1,7 +1,7 @@
 //! Sessions that the application ends.
 
 use limpet_core::outcome::ResponseOutcome;
-use limpet_core::token::Refusal;
+use limpet_core::token::TokenRefusal;
 use serde_json::{Value, json};
 
 use crate::world::*;
@@ -13,12 +13,12 @@ fn policy(fields: Value) -> Value {
     with(cookie_policy(json!({"end": {"cookie": "login"}})), fields)
 }
 
-fn session() -> Request {
+fn session() -> FakeRequest {
     bringing(&claims(A, at(0), at(0)))
 }
 
-fn setting(cookie: &str) -> Response {
-    Response::by(A).surely_as_asked().header("set-cookie", cookie)
+fn setting(cookie: &str) -> FakeResponse {
+    FakeResponse::by(A).surely_as_asked().header("set-cookie", cookie)
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn the_deletion_has_the_attributes_of_the_cookie() {
         },
         "absoluteTimeout": "1h",
     })));
-    let visit = site.visit(&Request::new(), &setting(LOGOUT), at(1));
+    let visit = site.visit(&FakeRequest::new(), &setting(LOGOUT), at(1));
     assert_eq!(
         visit.set_cookie(),
         Some(
@@ -91,9 +91,9 @@ fn the_deletion_has_the_attributes_of_the_cookie() {
 fn a_logout_without_a_session_deletes_the_cookie_too() {
     let site = Site::new(policy(json!({"absoluteTimeout": "10s"})));
     for (request, outcome) in [
-        (Request::new(), NO_TOKEN),
-        (Request::new().cookie("session=x"), refused(Refusal::Malformed)),
-        (session(), refused(Refusal::Expired)),
+        (FakeRequest::new(), NO_TOKEN),
+        (FakeRequest::new().cookie("session=x"), refused(TokenRefusal::Malformed)),
+        (session(), refused(TokenRefusal::Expired)),
     ] {
         let visit = site.visit(&request, &setting(LOGOUT), at(20));
         assert_eq!(
@@ -115,9 +115,9 @@ fn the_response_of_a_logout_has_no_token() {
         json!({"idleTimeout": "100s", "tell": {"header": {"name": "x-tell"}}}),
     ));
     for (request, response, now) in [
-        (Request::new(), Response::by(A), 0),
-        (session(), Response::by(A), 50),
-        (session(), Response::by(B), 1),
+        (FakeRequest::new(), FakeResponse::by(A), 0),
+        (session(), FakeResponse::by(A), 50),
+        (session(), FakeResponse::by(B), 1),
     ] {
         let visit = site.visit(&request, &response.header("set-cookie", LOGOUT), at(now));
         assert!(visit.set_cookie().is_some_and(|cookie| cookie.contains("Max-Age=0")));
@@ -135,7 +135,7 @@ fn the_response_of_a_logout_has_no_token() {
 #[test]
 fn a_reply_of_the_proxy_may_end_a_session() {
     let site = Site::new(policy(json!({"cacheControl": "keep"})));
-    let reply = Response::local(302, "oauth_signout", A).header("set-cookie", LOGOUT);
+    let reply = FakeResponse::local(302, "oauth_signout", A).header("set-cookie", LOGOUT);
     let visit = site.visit(&session(), &reply, at(1));
     assert_eq!((visit.outcomes(), visit.cache_control()), ((STEERED, ENDED), None));
 }
@@ -166,11 +166,11 @@ fn a_session_begins_and_ends_with_the_same_cookie() {
     let client = site.client();
     for round in 0..3 {
         let now = |step: u64| at(10 * round + step);
-        let login = client.visit_by(Request::new(), &setting("login=abc"), now(0));
+        let login = client.visit_by(FakeRequest::new(), &setting("login=abc"), now(0));
         assert_eq!(login.response, ISSUED);
         assert_eq!(client.visit(A, now(1)).outcomes(), (STEERED, UNCHANGED));
         assert_eq!(
-            client.visit_by(Request::new(), &setting(LOGOUT), now(2)).outcomes(),
+            client.visit_by(FakeRequest::new(), &setting(LOGOUT), now(2)).outcomes(),
             (STEERED, ENDED)
         );
         let after = client.visit(B, now(3));
@@ -182,10 +182,10 @@ fn a_session_begins_and_ends_with_the_same_cookie() {
 fn a_logout_removes_the_entry_of_the_address() {
     for strict in [false, true] {
         let site = Site::new(json!({"source": {}, "end": {"cookie": "login"}, "strict": strict}));
-        let client = || Request::new().client("192.0.2.1:4711");
-        site.visit(&client(), &Response::by(A), at(0));
-        let other = || Request::new().client("192.0.2.2:4711");
-        site.visit(&other(), &Response::by(A), at(0));
+        let client = || FakeRequest::new().client("192.0.2.1:4711");
+        site.visit(&client(), &FakeResponse::by(A), at(0));
+        let other = || FakeRequest::new().client("192.0.2.2:4711");
+        site.visit(&other(), &FakeResponse::by(A), at(0));
         let visit = site.visit(&client(), &setting(LOGOUT), at(1));
         assert_eq!((visit.outcomes(), visit.edits), ((STEERED, ENDED), vec![]));
         let again = site.visit(&client(), &setting(LOGOUT), at(2));
@@ -194,15 +194,15 @@ fn a_logout_removes_the_entry_of_the_address() {
             (NO_TOKEN, UNCHANGED),
             "no entry in the response of a logout"
         );
-        let next = site.visit(&client(), &Response::by(B), at(3));
+        let next = site.visit(&client(), &FakeResponse::by(B), at(3));
         assert_eq!((next.outcomes(), next.steering), ((NO_TOKEN, ISSUED), None));
-        assert_eq!(site.visit(&other(), &Response::by(A), at(4)).request, STEERED);
+        assert_eq!(site.visit(&other(), &FakeResponse::by(A), at(4)).request, STEERED);
     }
 }
 
 #[test]
 fn a_header_ends_a_session() {
-    let with_header = |name: &str, value: &str| Response::by(A).surely_as_asked().header(name, value);
+    let with_header = |name: &str, value: &str| FakeResponse::by(A).surely_as_asked().header(name, value);
     for (header, name, value, ends) in [
         ("X-Logout", "x-logout", "1", true),
         ("X-Logout", "x-logout", "", false),
@@ -228,11 +228,11 @@ fn a_header_ends_a_session() {
         assert_eq!(deleted, ends);
 
         let by_address = Site::new(json!({"source": {}, "end": {"header": header}}));
-        let client = || Request::new().client("192.0.2.1:4711");
-        by_address.visit(&client(), &Response::by(A), at(0));
+        let client = || FakeRequest::new().client("192.0.2.1:4711");
+        by_address.visit(&client(), &FakeResponse::by(A), at(0));
         let visit = by_address.visit(&client(), &with_header(name, value), at(1));
         assert_eq!(visit.outcomes(), expected, "{name}: {value}");
-        let next = by_address.visit(&client(), &Response::by(A), at(2));
+        let next = by_address.visit(&client(), &FakeResponse::by(A), at(2));
         assert_eq!(next.request, if ends { NO_TOKEN } else { STEERED });
     }
 }
@@ -240,7 +240,7 @@ fn a_header_ends_a_session() {
 #[test]
 fn the_applications_own_cookie_of_the_name_is_removed_as_ever() {
     let site = Site::new(policy(json!({})));
-    site.visit(&Request::new(), &setting("session=app"), at(0));
+    site.visit(&FakeRequest::new(), &setting("session=app"), at(0));
     let visit = site.visit(&session(), &setting("session=app").header("set-cookie", LOGOUT), at(1));
     assert_eq!(visit.edits[0], Edit::Remove("set-cookie".into()));
     assert_eq!(visit.edits[1], Edit::Add("set-cookie".into(), LOGOUT.into()));
@@ -253,6 +253,6 @@ fn a_proxy_that_does_not_answer_is_an_error() {
     let request = session();
     let mut session = site.session(&request);
     session.on_request(&mut request.clone(), at(1)).unwrap();
-    let response = Response::by(A).broken("set-cookie");
+    let response = FakeResponse::by(A).broken("set-cookie");
     assert!(session.on_response(&response, || Ok(at(1))).is_err());
 }

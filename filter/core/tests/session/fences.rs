@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use limpet_core::config::{self, FencesAhead, Warning};
+use limpet_core::config::{self, ConfigWarning, FencesAhead};
 use limpet_core::outcome::RequestOutcome;
 use limpet_core::time::Timestamp;
-use limpet_core::token::Refusal;
+use limpet_core::token::TokenRefusal;
 use serde_json::{Value, json};
 
 use crate::world::*;
@@ -14,13 +14,17 @@ const SINCE: u64 = 1_763_718_100;
 
 fn outcome(fences: Value, host: &str, issued_at: Timestamp) -> RequestOutcome {
     let site = Site::configured(cookie_policy(json!({})), json!({ "fences": fences }));
-    let visit = site.visit(&bringing(&claims(host, issued_at, at(100))), &Response::by(B), at(100));
+    let visit = site.visit(
+        &bringing(&claims(host, issued_at, at(100))),
+        &FakeResponse::by(B),
+        at(100),
+    );
     assert_eq!(visit.steering.is_some(), visit.request == STEERED);
     visit.request
 }
 
 fn fenced() -> RequestOutcome {
-    refused(Refusal::Fenced)
+    refused(TokenRefusal::Fenced)
 }
 
 #[test]
@@ -79,7 +83,7 @@ fn renewals_do_not_evade_a_fence() {
         cookie_policy(json!({ "idleTimeout": "1000s" })),
         json!({ "fences": [{ "address": "10.0.0.1", "notBefore": SINCE }] }),
     );
-    let visit = site.visit(&bringing(&claims(A, at(0), at(500))), &Response::by(A), at(500));
+    let visit = site.visit(&bringing(&claims(A, at(0), at(500))), &FakeResponse::by(A), at(500));
     assert_eq!(visit.outcomes(), (fenced(), ISSUED));
     let client = site.client();
     client.visit(A, at(500));
@@ -92,9 +96,9 @@ fn a_fence_of_a_namespace_spares_the_scopes_of_others() {
     let outcome = |fences: Value, scope: &str| {
         let site = Site::configured(cookie_policy(json!({})), json!({ "fences": fences }));
         let client = site.client();
-        let request = || Request::new().session(format!("shop/{scope}"));
-        client.visit_by(request(), &Response::by(A), at(0));
-        client.visit_by(request(), &Response::by(A), at(50)).request
+        let request = || FakeRequest::new().session(format!("shop/{scope}"));
+        client.visit_by(request(), &FakeResponse::by(A), at(0));
+        client.visit_by(request(), &FakeResponse::by(A), at(50)).request
     };
     for (scope, of_shop, of_all) in [
         ("httproute/shop/web/0", fenced(), fenced()),
@@ -113,7 +117,7 @@ fn a_fence_of_a_namespace_spares_the_scopes_of_others() {
     }
 }
 
-fn read_at(fences: &Value, ahead: &mut FencesAhead, now: Timestamp) -> (Site, Option<Warning>) {
+fn read_at(fences: &Value, ahead: &mut FencesAhead, now: Timestamp) -> (Site, Option<ConfigWarning>) {
     let policy = cookie_policy(json!({ "absoluteTimeout": "2h" }));
     let config = json!({
         "keys": [key(1, "signing")],
@@ -155,7 +159,11 @@ fn a_fence_ahead_of_the_clock_lets_new_sessions_live() {
         let (site, warning) = read_at(&fences, ahead, at(now));
         assert_eq!(warning.is_some(), is_ahead, "{now}");
         for (issued, expected) in [(9, fenced()), (10, STEERED)] {
-            let visit = site.visit(&bringing(&claims(A, at(issued), at(now))), &Response::by(A), at(now));
+            let visit = site.visit(
+                &bringing(&claims(A, at(issued), at(now))),
+                &FakeResponse::by(A),
+                at(now),
+            );
             assert_eq!(visit.request, expected, "{issued} at {now}");
         }
     }
@@ -169,7 +177,7 @@ fn a_fence_that_is_not_ahead_keeps_its_time() {
         assert_eq!(warning, None);
         for (issued, expected) in [(seconds, STEERED), (seconds.wrapping_sub(1), fenced())] {
             let issued = Timestamp::from_unix_seconds(at(0).unix_seconds().wrapping_add(issued));
-            let visit = site.visit(&bringing(&claims(A, issued, at(20))), &Response::by(A), at(20));
+            let visit = site.visit(&bringing(&claims(A, issued, at(20))), &FakeResponse::by(A), at(20));
             assert_eq!(visit.request, expected, "{seconds}");
         }
     }
@@ -185,7 +193,7 @@ fn a_fence_begins_once_whatever_the_clock_does() {
     let (site, warning) = read_at(&fences, ahead, at(5));
     assert_eq!(warning, None);
     let issued = behind.after(Duration::from_secs(10));
-    let visit = site.visit(&bringing(&claims(A, issued, at(5))), &Response::by(A), at(5));
+    let visit = site.visit(&bringing(&claims(A, issued, at(5))), &FakeResponse::by(A), at(5));
     assert_eq!(
         visit.request, STEERED,
         "it is as old as a session that this Envoy began under the fence"

@@ -2,7 +2,7 @@
 
 use limpet_core::outcome::RequestOutcome;
 use limpet_core::time::Timestamp;
-use limpet_core::token::Refusal;
+use limpet_core::token::TokenRefusal;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -28,16 +28,16 @@ fn former(namespace: Option<&str>) -> Value {
 /// The outcome for a session of this scope whose token was last seen then.
 fn request(site: &Site, scope: &str, last_seen: Timestamp, now: Timestamp) -> RequestOutcome {
     let token = cookie_token(scope, &claims(A, at(0), last_seen));
-    let request = Request::new().session(format!("shop/{scope}"));
+    let request = FakeRequest::new().session(format!("shop/{scope}"));
     let request = request.cookie(&format!("{COOKIE}={token}"));
-    site.visit(&request, &Response::by(A), now).request
+    site.visit(&request, &FakeResponse::by(A), now).request
 }
 
 #[test]
 fn a_shorter_idle_timeout_ended_sessions_in_use() {
     // The token of a session that is used each second is up to six minutes old.
     let seen = at(UNTIL - FORMER_LAG);
-    let idle = refused(Refusal::Idle);
+    let idle = refused(TokenRefusal::Idle);
     assert_eq!(request(&site(json!({})), "cart", seen, at(UNTIL)), idle);
     let site = site(former(None));
     assert_eq!(request(&site, "cart", seen, at(UNTIL)), STEERED);
@@ -55,13 +55,13 @@ fn a_session_that_was_unused_for_longer_came_back() {
     let now = at(UNTIL);
     assert_eq!(request(&site, "cart", at(UNTIL - FORMER_LAG - IDLE), now), STEERED);
     let over = request(&site, "cart", at(UNTIL - FORMER_LAG - IDLE).before(), now);
-    assert_eq!(over, refused(Refusal::Idle));
+    assert_eq!(over, refused(TokenRefusal::Idle));
 }
 
 #[test]
 fn a_former_lag_of_a_namespace_is_not_for_the_scopes_of_others() {
     let outcome = |namespace, scope| request(&site(former(namespace)), scope, at(UNTIL - 300), at(UNTIL));
-    let idle = refused(Refusal::Idle);
+    let idle = refused(TokenRefusal::Idle);
     for (scope, of_shop) in [
         ("httproute/shop/web/0", STEERED),
         ("xbackend/shop/web", STEERED),
@@ -77,7 +77,7 @@ fn a_former_lag_of_a_namespace_is_not_for_the_scopes_of_others() {
 fn a_former_lag_leaves_other_limits_as_they_are() {
     let strict = site(with(former(None), json!({ "absoluteTimeout": "2h" })));
     let expired = request(&strict, "cart", at(UNTIL - 300), at(UNTIL));
-    assert_eq!(expired, refused(Refusal::Expired));
+    assert_eq!(expired, refused(TokenRefusal::Expired));
 }
 
 proptest! {
@@ -112,7 +112,7 @@ proptest! {
             }));
             let short = fields.map(|fields| Site::new(cookie_policy(fields)));
             let site = short.as_ref().unwrap_or(&long);
-            let visit = site.visit(&bringing(&claims(A, at(0), last_seen)), &Response::by(A), now);
+            let visit = site.visit(&bringing(&claims(A, at(0), last_seen)), &FakeResponse::by(A), now);
             prop_assert_eq!(visit.request, STEERED, "unused for {} ms", now.since(last_seen).as_millis());
             if visit.response == RENEWED {
                 last_seen = now;

@@ -1,6 +1,6 @@
 //! Tokens in the filter's own header.
 
-use limpet_core::token::{CarrierMode, Form, Refusal};
+use limpet_core::token::{CarrierMode, PayloadForm, TokenRefusal};
 use serde_json::{Value, json};
 
 use crate::world::*;
@@ -10,7 +10,7 @@ fn site(fields: Value) -> Site {
 }
 
 fn token(host: &str) -> String {
-    realm(1, "cart", CarrierMode::Header, HEADER).seal(Form::Sealed, &claims(host, at(0), at(0)), [0; 4])
+    realm(1, "cart", CarrierMode::Header, HEADER).seal(PayloadForm::Sealed, &claims(host, at(0), at(0)), [0; 4])
 }
 
 #[test]
@@ -36,14 +36,18 @@ fn a_header_token_is_issued_read_and_kept_from_the_backend() {
 #[test]
 fn the_backend_sees_it_where_the_policy_says_so() {
     let site = site(json!({ "header": { "forward": true } }));
-    let visit = site.visit(&Request::new().header(HEADER, &token(A)), &Response::by(A), at(0));
+    let visit = site.visit(
+        &FakeRequest::new().header(HEADER, &token(A)),
+        &FakeResponse::by(A),
+        at(0),
+    );
     assert_eq!((visit.request, visit.request_edit), (STEERED, None));
 }
 
 #[test]
 fn a_refused_header_token_is_kept_from_the_backend() {
-    let visit = site(json!({})).visit(&Request::new().header(HEADER, "x"), &Response::by(A), at(0));
-    assert_eq!(visit.outcomes(), (refused(Refusal::Malformed), ISSUED));
+    let visit = site(json!({})).visit(&FakeRequest::new().header(HEADER, "x"), &FakeResponse::by(A), at(0));
+    assert_eq!(visit.outcomes(), (refused(TokenRefusal::Malformed), ISSUED));
     assert_eq!(visit.request_edit, Some(Edit::Remove(HEADER.into())));
 }
 
@@ -52,38 +56,44 @@ fn the_case_of_a_header_name_does_not_matter() {
     // Proxies use lower case, and so do bound tokens: sessions survive a change of case in the configuration.
     for name in ["x-session", "X-Session", "X-SESSION"] {
         let site = site(json!({ "header": { "name": name } }));
-        let visit = site.visit(&Request::new().header(HEADER, &token(A)), &Response::by(A), at(0));
+        let visit = site.visit(
+            &FakeRequest::new().header(HEADER, &token(A)),
+            &FakeResponse::by(A),
+            at(0),
+        );
         assert_eq!(visit.outcomes(), (STEERED, UNCHANGED), "{name}");
-        let issued = site.visit(&Request::new(), &Response::by(A), at(0));
+        let issued = site.visit(&FakeRequest::new(), &FakeResponse::by(A), at(0));
         assert!(issued.token().is_some(), "{name}");
     }
 }
 
 #[test]
 fn every_value_of_a_list_is_a_candidate() {
-    let visit = |field: &str| site(json!({})).visit(&Request::new().header(HEADER, field), &Response::by(A), at(0));
+    let visit =
+        |field: &str| site(json!({})).visit(&FakeRequest::new().header(HEADER, field), &FakeResponse::by(A), at(0));
     assert_eq!(
         visit(&format!("x, {} ,{}", token(B), token(A))).host().as_deref(),
         Some(B)
     );
     assert_eq!(visit(&format!("{},x", token(A))).host().as_deref(), Some(A));
-    assert_eq!(visit("x,y").request, refused(Refusal::Malformed));
+    assert_eq!(visit("x,y").request, refused(TokenRefusal::Malformed));
     assert_eq!(visit(&format!("x,x,x,x,{}", token(A))).host().as_deref(), Some(A));
 }
 
 #[test]
 fn a_header_policy_ignores_cookies() {
     let cookie = format!("{COOKIE}={}; a=1", cookie_token("cart", &claims(A, at(0), at(0))));
-    let visit = site(json!({})).visit(&Request::new().cookie(&cookie), &Response::by(A), at(0));
+    let visit = site(json!({})).visit(&FakeRequest::new().cookie(&cookie), &FakeResponse::by(A), at(0));
     assert_eq!((visit.request, &visit.request_edit), (NO_TOKEN, &None));
     assert_eq!(visit.set_cookie(), None);
 }
 
 #[test]
 fn a_token_made_for_a_cookie_is_refused() {
-    let token = realm(1, "cart", CarrierMode::Cookie, HEADER).seal(Form::Sealed, &claims(A, at(0), at(0)), [0; 4]);
-    let visit = site(json!({})).visit(&Request::new().header(HEADER, &token), &Response::by(A), at(0));
-    assert_eq!(visit.request, refused(Refusal::BadSignature));
+    let token =
+        realm(1, "cart", CarrierMode::Cookie, HEADER).seal(PayloadForm::Sealed, &claims(A, at(0), at(0)), [0; 4]);
+    let visit = site(json!({})).visit(&FakeRequest::new().header(HEADER, &token), &FakeResponse::by(A), at(0));
+    assert_eq!(visit.request, refused(TokenRefusal::BadSignature));
 }
 
 #[test]
@@ -93,5 +103,5 @@ fn header_sessions_are_renewed_and_moved_as_well() {
     client.visit(A, at(0));
     assert_eq!(client.visit(A, at(50)).response, RENEWED);
     assert_eq!(client.visit(B, at(51)).response, REISSUED);
-    assert_eq!(client.visit(B, at(300)).request, refused(Refusal::Idle));
+    assert_eq!(client.visit(B, at(300)).request, refused(TokenRefusal::Idle));
 }

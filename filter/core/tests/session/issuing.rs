@@ -1,6 +1,6 @@
 //! When a client gets a token, and its content.
 
-use limpet_core::token::{Destination, Refusal};
+use limpet_core::token::{DestinationId, TokenRefusal};
 use serde_json::json;
 
 use crate::world::*;
@@ -48,15 +48,15 @@ fn ipv6_backends_get_tokens() {
 fn the_token_names_the_host_and_the_cluster_that_answered() {
     let site = site();
     let client = site.client();
-    client.visit_by(Request::new(), &Response::by(B).cluster("canary"), at(3));
+    client.visit_by(FakeRequest::new(), &FakeResponse::by(B).cluster("canary"), at(3));
     assert_eq!(client.claims().host, B.parse().unwrap());
-    assert_eq!(client.claims().destination, Destination::of_cluster(b"canary"));
+    assert_eq!(client.claims().destination, DestinationId::of_cluster(b"canary"));
 }
 
 #[test]
 fn a_token_is_issued_at_the_time_of_the_response() {
     let site = site();
-    let visit = site.visit_lasting(&Request::new(), &Response::by(A), at(0), at(7));
+    let visit = site.visit_lasting(&FakeRequest::new(), &FakeResponse::by(A), at(0), at(7));
     let opened =
         realm(1, "cart", limpet_core::token::CarrierMode::Cookie, COOKIE).open(visit.token().unwrap().as_bytes());
     assert_eq!(opened.unwrap().claims, claims(A, at(7), at(7)));
@@ -94,7 +94,7 @@ fn a_move_that_is_due_for_renewal_starts_a_new_session() {
 fn a_false_alarm_about_another_host_changes_nothing() {
     let site = site();
     let request = bringing(&claims(A, at(0), at(0)));
-    let visit = site.visit(&request, &Response::by(A), at(1));
+    let visit = site.visit(&request, &FakeResponse::by(A), at(1));
     assert_eq!(visit.outcomes(), (STEERED, UNCHANGED));
     assert!(visit.edits.is_empty());
 }
@@ -105,11 +105,11 @@ fn a_refused_token_is_replaced() {
     let mut token = cookie_token("cart", &claims(A, at(0), at(0)));
     token.replace_range(20..21, if &token[20..21] == "A" { "B" } else { "A" });
     let visit = site.visit(
-        &Request::new().cookie(&format!("{COOKIE}={token}")),
-        &Response::by(B),
+        &FakeRequest::new().cookie(&format!("{COOKIE}={token}")),
+        &FakeResponse::by(B),
         at(0),
     );
-    assert_eq!(visit.outcomes(), (refused(Refusal::BadSignature), ISSUED));
+    assert_eq!(visit.outcomes(), (refused(TokenRefusal::BadSignature), ISSUED));
     assert_eq!(visit.steering, None);
 }
 
@@ -127,11 +127,11 @@ fn nothing_is_issued_on_replies_of_the_proxy() {
     ] {
         let site = site();
         let client = site.client();
-        let visit = client.visit_by(Request::new(), &Response::local(status, details, A), at(0));
+        let visit = client.visit_by(FakeRequest::new(), &FakeResponse::local(status, details, A), at(0));
         assert_eq!(visit.outcomes(), (NO_TOKEN, UNCHANGED), "{details}");
         assert!(visit.edits.is_empty() && visit.status.is_none(), "{details}");
         client.visit(A, at(0));
-        let visit = client.visit_by(Request::new(), &Response::local(status, details, B), at(5));
+        let visit = client.visit_by(FakeRequest::new(), &FakeResponse::local(status, details, B), at(5));
         assert_eq!(
             (visit.outcomes(), visit.status),
             ((STEERED, UNCHANGED), None),
@@ -143,7 +143,7 @@ fn nothing_is_issued_on_replies_of_the_proxy() {
 
 #[test]
 fn nothing_is_issued_without_response_code_details() {
-    let visit = site().visit(&Request::new(), &Response::by(A).without_details(), at(0));
+    let visit = site().visit(&FakeRequest::new(), &FakeResponse::by(A).without_details(), at(0));
     assert_eq!(visit.outcomes(), (NO_TOKEN, UNCHANGED));
 }
 
@@ -152,7 +152,7 @@ fn a_token_is_issued_with_every_status_of_a_backend() {
     for status in [200, 204, 304, 404, 500, 503] {
         assert_eq!(
             site()
-                .visit(&Request::new(), &Response::by(A).status(status), at(0))
+                .visit(&FakeRequest::new(), &FakeResponse::by(A).status(status), at(0))
                 .response,
             ISSUED,
             "{status}"
@@ -163,34 +163,38 @@ fn a_token_is_issued_with_every_status_of_a_backend() {
 #[test]
 fn no_token_can_name_a_backend_without_an_ip_address() {
     let site = site();
-    let visit = site.visit(&Request::new(), &Response::by_a_pipe(), at(0));
+    let visit = site.visit(&FakeRequest::new(), &FakeResponse::by_a_pipe(), at(0));
     assert_eq!(visit.outcomes(), (NO_TOKEN, UNADDRESSABLE));
     assert!(visit.edits.is_empty());
-    let moved = site.visit(&bringing(&claims(A, at(0), at(0))), &Response::by_a_pipe(), at(0));
+    let moved = site.visit(&bringing(&claims(A, at(0), at(0))), &FakeResponse::by_a_pipe(), at(0));
     assert_eq!(moved.outcomes(), (STEERED, UNADDRESSABLE));
     assert!(moved.edits.is_empty());
 }
 
 #[test]
 fn no_token_can_name_an_address_with_a_zone() {
-    let visit = site().visit(&Request::new(), &Response::by("[fe80::1%2]:80"), at(0));
+    let visit = site().visit(&FakeRequest::new(), &FakeResponse::by("[fe80::1%2]:80"), at(0));
     assert_eq!(visit.outcomes(), (NO_TOKEN, UNADDRESSABLE));
     assert!(visit.edits.is_empty());
 }
 
 #[test]
 fn two_tokens_issued_at_the_same_time_differ() {
-    let response = Response::by(A);
-    let [one, two] = [(); 2].map(|()| site().visit(&Request::new(), &response, at(0)).token().unwrap());
+    let response = FakeResponse::by(A);
+    let [one, two] = [(); 2].map(|()| site().visit(&FakeRequest::new(), &response, at(0)).token().unwrap());
     assert_ne!(one, two);
 }
 
 #[test]
 fn a_proxy_that_does_not_answer_is_an_error() {
     let site = site();
-    let mut session = site.session(&Request::new());
-    assert!(session.on_request(&mut Request::new().broken("cookie"), at(0)).is_err());
-    session.on_request(&mut Request::new(), at(0)).unwrap();
+    let mut session = site.session(&FakeRequest::new());
+    assert!(
+        session
+            .on_request(&mut FakeRequest::new().broken("cookie"), at(0))
+            .is_err()
+    );
+    session.on_request(&mut FakeRequest::new(), at(0)).unwrap();
     for what in [
         "code_details",
         "upstream_address",
@@ -202,7 +206,7 @@ fn a_proxy_that_does_not_answer_is_an_error() {
     ] {
         assert!(
             session
-                .on_response(&Response::by(A).broken(what), || Ok(at(0)))
+                .on_response(&FakeResponse::by(A).broken(what), || Ok(at(0)))
                 .is_err(),
             "{what}"
         );
@@ -213,5 +217,5 @@ fn a_proxy_that_does_not_answer_is_an_error() {
             status: 6,
         })
     };
-    assert!(session.on_response(&Response::by(A), no_time).is_err());
+    assert!(session.on_response(&FakeResponse::by(A), no_time).is_err());
 }

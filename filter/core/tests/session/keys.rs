@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use limpet_core::keyring::KeyId;
-use limpet_core::token::{CarrierMode, Form, Refusal, Unverified};
-use limpet_core::{Counters, Defined, KeyChange};
+use limpet_core::token::{CarrierMode, PayloadForm, TokenRefusal, UnverifiedToken};
+use limpet_core::{Counters, DefinedCounters, KeyChange};
 use serde_json::{Value, json};
 
 use crate::world::*;
@@ -17,17 +17,19 @@ fn site(keys: Value) -> Site {
     )
 }
 
-fn bringing_of(id: u8, form: Form) -> Request {
+fn bringing_of(id: u8, form: PayloadForm) -> FakeRequest {
     let token = realm(id, "cart", CarrierMode::Cookie, COOKIE).seal(form, &claims(A, at(0), at(0)), [0; 4]);
-    Request::new().cookie(&format!("{COOKIE}={token}"))
+    FakeRequest::new().cookie(&format!("{COOKIE}={token}"))
 }
 
 fn visit(site: &Site, id: u8) -> Visit {
-    site.visit(&bringing_of(id, Form::Sealed), &Response::by(A), at(1))
+    site.visit(&bringing_of(id, PayloadForm::Sealed), &FakeResponse::by(A), at(1))
 }
 
 fn key_of(visit: &Visit) -> KeyId {
-    Unverified::parse(visit.token().unwrap().as_bytes()).unwrap().key_id
+    UnverifiedToken::parse(visit.token().unwrap().as_bytes())
+        .unwrap()
+        .key_id
 }
 
 #[test]
@@ -42,13 +44,16 @@ fn tokens_of_every_key_are_honoured() {
     for id in [0, 1, 2, 3, 255] {
         assert_eq!(visit(&site, id).request, STEERED, "key {id}");
     }
-    assert_eq!(visit(&site, 4).request, refused(Refusal::UnknownKey));
+    assert_eq!(visit(&site, 4).request, refused(TokenRefusal::UnknownKey));
 }
 
 #[test]
 fn new_tokens_are_made_with_the_signing_key() {
     let site = site(json!([key(1, "retiring"), key(2, "signing"), key(3, "verifying")]));
-    assert_eq!(key_of(&site.visit(&Request::new(), &Response::by(A), at(0))), KeyId(2));
+    assert_eq!(
+        key_of(&site.visit(&FakeRequest::new(), &FakeResponse::by(A), at(0))),
+        KeyId(2)
+    );
 }
 
 #[test]
@@ -74,7 +79,7 @@ fn a_token_of_a_verifying_key_stays() {
 #[test]
 fn a_due_token_of_a_verifying_key_moves_to_the_signing_key() {
     let site = site(json!([key(1, "verifying"), key(2, "signing")]));
-    let renewed = site.visit(&bringing_of(1, Form::Sealed), &Response::by(A), at(500));
+    let renewed = site.visit(&bringing_of(1, PayloadForm::Sealed), &FakeResponse::by(A), at(500));
     assert_eq!((renewed.response, key_of(&renewed)), (RENEWED, KeyId(2)));
 }
 
@@ -84,21 +89,25 @@ fn another_key_under_the_same_id_honours_nothing() {
         key(1, "signing"),
         json!({ "inline": key(2, "signing")["inline"] })
     )]));
-    assert_eq!(visit(&site, 1).request, refused(Refusal::BadSignature));
+    assert_eq!(visit(&site, 1).request, refused(TokenRefusal::BadSignature));
 }
 
 #[test]
 fn both_forms_are_honoured_whatever_the_policy_issues() {
     for token in ["sealed", "signed"] {
         let site = Site::new(cookie_policy(json!({ "token": token })));
-        for form in [Form::Sealed, Form::Signed] {
+        for form in [PayloadForm::Sealed, PayloadForm::Signed] {
             assert_eq!(
-                site.visit(&bringing_of(1, form), &Response::by(A), at(0)).outcomes(),
+                site.visit(&bringing_of(1, form), &FakeResponse::by(A), at(0))
+                    .outcomes(),
                 (STEERED, UNCHANGED)
             );
         }
-        let issued = site.visit(&Request::new(), &Response::by(A), at(0)).token().unwrap();
-        assert_eq!(Unverified::parse(issued.as_bytes()).unwrap().form.name(), token);
+        let issued = site
+            .visit(&FakeRequest::new(), &FakeResponse::by(A), at(0))
+            .token()
+            .unwrap();
+        assert_eq!(UnverifiedToken::parse(issued.as_bytes()).unwrap().form.name(), token);
     }
 }
 
@@ -106,12 +115,12 @@ fn both_forms_are_honoured_whatever_the_policy_issues() {
 fn a_revoked_keys_token_counts_nothing_and_says_why() {
     let revoked = json!({ "id": 1, "state": "revoked" });
     let site = site(json!([revoked, key(2, "signing"), key(3, "retiring")]));
-    for form in [Form::Sealed, Form::Signed] {
-        let answer = site.visit(&bringing_of(1, form), &Response::by(A), at(1));
-        assert_eq!(answer.request.word(), "refused.revoked_key");
+    for form in [PayloadForm::Sealed, PayloadForm::Signed] {
+        let answer = site.visit(&bringing_of(1, form), &FakeResponse::by(A), at(1));
+        assert_eq!(answer.request.as_str(), "refused.revoked_key");
         assert_eq!((answer.response, key_of(&answer)), (ISSUED, KeyId(2)));
     }
-    assert_eq!(visit(&site, 4).request, refused(Refusal::UnknownKey));
+    assert_eq!(visit(&site, 4).request, refused(TokenRefusal::UnknownKey));
     assert_eq!(visit(&site, 3).request, STEERED);
 }
 
@@ -129,32 +138,35 @@ fn a_change_of_a_clients_key_is_told_once() {
         key(3, "retiring"),
         key(4, "verifying")
     ]));
-    let now = |request: &Request, seconds| site.visit(request, &Response::by(A), at(seconds));
-    assert_eq!(change(&now(&Request::new(), 1)), Some((None, 2)), "a new client");
+    let now = |request: &FakeRequest, seconds| site.visit(request, &FakeResponse::by(A), at(seconds));
+    assert_eq!(change(&now(&FakeRequest::new(), 1)), Some((None, 2)), "a new client");
     assert_eq!(
-        change(&now(&bringing_of(3, Form::Sealed), 1)),
+        change(&now(&bringing_of(3, PayloadForm::Sealed), 1)),
         Some((Some(3), 2)),
         "a renewal"
     );
     assert_eq!(
-        change(&now(&bringing_of(1, Form::Sealed), 1)),
+        change(&now(&bringing_of(1, PayloadForm::Sealed), 1)),
         Some((Some(1), 2)),
         "revoked"
     );
     assert_eq!(
-        change(&now(&bringing_of(9, Form::Sealed), 1)),
+        change(&now(&bringing_of(9, PayloadForm::Sealed), 1)),
         Some((None, 2)),
         "unknown"
     );
     // No new token, or one of the same key.
-    assert_eq!(change(&now(&bringing_of(4, Form::Sealed), 1)), None);
+    assert_eq!(change(&now(&bringing_of(4, PayloadForm::Sealed), 1)), None);
     for (seconds, outcome) in [(1, UNCHANGED), (500, RENEWED), (5000, ISSUED)] {
-        let visit = now(&bringing_of(2, Form::Sealed), seconds);
+        let visit = now(&bringing_of(2, PayloadForm::Sealed), seconds);
         assert_eq!((visit.response, change(&visit)), (outcome, None), "after {seconds} s");
     }
-    let moved = site.visit(&bringing_of(2, Form::Sealed), &Response::by(B), at(1));
+    let moved = site.visit(&bringing_of(2, PayloadForm::Sealed), &FakeResponse::by(B), at(1));
     assert_eq!((moved.response, change(&moved)), (REISSUED, None));
-    assert_eq!(change(&now(&bringing_of(3, Form::Sealed), 5000)), Some((Some(3), 2)));
+    assert_eq!(
+        change(&now(&bringing_of(3, PayloadForm::Sealed), 5000)),
+        Some((Some(3), 2))
+    );
 }
 
 #[test]
@@ -165,7 +177,7 @@ fn clients_are_counted_by_their_keys() {
         counted.borrow_mut().insert(name.to_owned(), 0);
         Ok::<_, ()>(name.to_owned())
     };
-    let counters = Counters::define(&site.filter, &mut Defined::default(), define).unwrap();
+    let counters = Counters::define(&site.filter, &mut DefinedCounters::default(), define).unwrap();
     for id in [1, 1, 3, 2, 9] {
         let visit = visit(&site, id);
         for counter in visit

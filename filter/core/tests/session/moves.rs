@@ -1,6 +1,6 @@
 //! Sessions that their application moves to another backend.
 
-use limpet_core::token::{Claims, Destination, Refusal};
+use limpet_core::token::{Claims, DestinationId, TokenRefusal};
 use serde_json::{Value, json};
 
 use crate::world::*;
@@ -16,8 +16,8 @@ fn site(fields: Value) -> Site {
     Site::new(policy(fields))
 }
 
-fn naming(host: &str, named: &str) -> Response {
-    Response::by(host).surely_as_asked().header(MOVE, named)
+fn naming(host: &str, named: &str) -> FakeResponse {
+    FakeResponse::by(host).surely_as_asked().header(MOVE, named)
 }
 
 fn removed() -> Edit {
@@ -27,7 +27,7 @@ fn removed() -> Edit {
 fn moving(host: &str) -> Claims {
     Claims::moving(
         host.parse().unwrap(),
-        Destination::of_cluster(CLUSTER.as_bytes()),
+        DestinationId::of_cluster(CLUSTER.as_bytes()),
         at(0),
     )
 }
@@ -37,14 +37,14 @@ fn the_next_token_names_what_the_application_names() {
     let site = site(json!({ "idleTimeout": "1h" }));
     let client = site.client();
     client.visit(A, at(0));
-    let moved = client.visit_by(Request::new(), &naming(A, B), at(1));
+    let moved = client.visit_by(FakeRequest::new(), &naming(A, B), at(1));
     assert_eq!(moved.outcomes(), (STEERED, MOVED));
     assert_eq!((moved.edits.last(), moved.refused_move), (Some(&removed()), None));
     let claims = client.claims();
     assert_eq!((claims.host.to_string(), claims.issued_at), (B.into(), at(1)));
     assert!(claims.is_moving());
 
-    let arrived = client.visit_by(Request::new(), &Response::by(B).surely_as_asked(), at(2));
+    let arrived = client.visit_by(FakeRequest::new(), &FakeResponse::by(B).surely_as_asked(), at(2));
     assert_eq!(
         (arrived.host().as_deref(), arrived.outcomes()),
         (Some(B), (STEERED, RENEWED))
@@ -52,7 +52,7 @@ fn the_next_token_names_what_the_application_names() {
     let claims = client.claims();
     assert_eq!((claims.issued_at, claims.last_seen), (at(1), at(2)));
     assert!(!claims.is_moving());
-    let later = client.visit_by(Request::new(), &Response::by(B).surely_as_asked(), at(3));
+    let later = client.visit_by(FakeRequest::new(), &FakeResponse::by(B).surely_as_asked(), at(3));
     assert_eq!((later.outcomes(), later.edits), ((STEERED, UNCHANGED), vec![]));
 }
 
@@ -60,7 +60,7 @@ fn the_next_token_names_what_the_application_names() {
 fn a_first_response_may_name_another_backend() {
     let site = site(json!({}));
     let client = site.client();
-    let visit = client.visit_by(Request::new(), &naming(A, B), at(0));
+    let visit = client.visit_by(FakeRequest::new(), &naming(A, B), at(0));
     assert_eq!(visit.outcomes(), (NO_TOKEN, MOVED));
     assert_eq!(client.visit(B, at(1)).host().as_deref(), Some(B));
 }
@@ -73,7 +73,7 @@ fn naming_the_backend_that_answers_changes_nothing() {
     assert_eq!((visit.outcomes(), visit.edits), ((STEERED, UNCHANGED), vec![removed()]));
     assert_eq!(visit.refused_move, None);
     // The client still learns of a backend that it does not have.
-    let visit = site.visit(&session(), &Response::by(B).header(MOVE, B), at(1));
+    let visit = site.visit(&session(), &FakeResponse::by(B).header(MOVE, B), at(1));
     assert_eq!((visit.outcomes(), visit.refused_move), ((STEERED, REISSUED), None));
 }
 
@@ -110,7 +110,7 @@ fn what_is_no_address_is_refused_and_the_session_stays() {
         assert_eq!(visit.refused_move, Some(line));
         let again = site.visit(&session(), &naming(A, value), at(1));
         assert_eq!(again.refused_move.as_deref(), Some(""), "the log has one line");
-        let first = site.visit(&Request::new(), &naming(A, value), at(1));
+        let first = site.visit(&FakeRequest::new(), &naming(A, value), at(1));
         assert_eq!(
             (first.outcomes(), first.refused_move.is_some()),
             ((NO_TOKEN, ISSUED), true)
@@ -123,7 +123,7 @@ fn ipv6_addresses_are_taken_in_any_spelling() {
     for named in ["[2001:db8::7]:443", "[2001:0DB8:0:0:0:0:0:7]:443"] {
         let site = site(json!({}));
         let client = site.client();
-        client.visit_by(Request::new(), &naming(A, named), at(0));
+        client.visit_by(FakeRequest::new(), &naming(A, named), at(0));
         assert_eq!(client.claims().host.to_string(), "[2001:db8::7]:443");
     }
 }
@@ -142,7 +142,7 @@ fn several_fields_are_refused() {
 fn a_move_to_what_is_no_host_is_refused_when_another_one_answers() {
     let site = site(json!({}));
     let client = site.client();
-    client.visit_by(Request::new(), &naming(A, C), at(0));
+    client.visit_by(FakeRequest::new(), &naming(A, C), at(0));
     let visit = client.visit(B, at(1));
     assert_eq!(
         (visit.host().as_deref(), visit.outcomes()),
@@ -162,8 +162,12 @@ fn a_move_to_what_is_no_host_is_refused_when_another_one_answers() {
 fn a_failed_request_of_a_moving_session_settles_nothing() {
     let site = site(json!({}));
     let client = site.client();
-    client.visit_by(Request::new(), &naming(A, B), at(0));
-    let failed = client.visit_by(Request::new(), &Response::local(503, "upstream_reset", B), at(1));
+    client.visit_by(FakeRequest::new(), &naming(A, B), at(0));
+    let failed = client.visit_by(
+        FakeRequest::new(),
+        &FakeResponse::local(503, "upstream_reset", B),
+        at(1),
+    );
     assert_eq!((failed.outcomes(), failed.refused_move), ((STEERED, UNCHANGED), None));
     assert_eq!(client.visit(B, at(2)).outcomes(), (STEERED, RENEWED));
 }
@@ -172,8 +176,8 @@ fn a_failed_request_of_a_moving_session_settles_nothing() {
 fn a_moving_session_may_be_moved_on() {
     let site = site(json!({}));
     let client = site.client();
-    client.visit_by(Request::new(), &naming(A, B), at(0));
-    let visit = client.visit_by(Request::new(), &naming(B, C), at(1));
+    client.visit_by(FakeRequest::new(), &naming(A, B), at(0));
+    let visit = client.visit_by(FakeRequest::new(), &naming(B, C), at(1));
     assert_eq!((visit.outcomes(), visit.refused_move), ((STEERED, MOVED), None));
     assert_eq!(client.visit(C, at(2)).outcomes(), (STEERED, RENEWED));
 }
@@ -183,21 +187,21 @@ fn a_moving_session_may_be_moved_on() {
 fn a_moving_session_is_never_strict() {
     let strict = |fields: Value| policy(with(json!({ "strict": true, "strictStatus": 421 }), fields));
     let site = Site::new(strict(json!({})));
-    let visit = site.visit(&bringing(&moving(B)), &Response::by(B), at(1));
+    let visit = site.visit(&bringing(&moving(B)), &FakeResponse::by(B), at(1));
     assert!(!visit.steering.unwrap().strict);
     assert_eq!(visit.outcomes(), (STEERED, RENEWED));
-    let arrived = site.visit(&bringing(&claims(B, at(0), at(0))), &Response::by(B), at(1));
+    let arrived = site.visit(&bringing(&claims(B, at(0), at(0))), &FakeResponse::by(B), at(1));
     assert!(arrived.steering.unwrap().strict);
     // Without any host, the failure is not the policy's doing.
     let none = site.visit(
         &bringing(&moving(B)),
-        &Response::local(503, "no_healthy_upstream", B),
+        &FakeResponse::local(503, "no_healthy_upstream", B),
         at(1),
     );
     assert_eq!(none.status, None);
     // Nor is one whose strict policy no longer moves sessions.
     let before = Site::new(cookie_policy(json!({ "strict": true })));
-    let visit = before.visit(&bringing(&moving(B)), &Response::by(A), at(1));
+    let visit = before.visit(&bringing(&moving(B)), &FakeResponse::by(A), at(1));
     assert!(!visit.steering.unwrap().strict);
     assert_eq!((visit.outcomes(), visit.refused_move), ((STEERED, REISSUED), None));
 }
@@ -206,7 +210,7 @@ fn a_moving_session_is_never_strict() {
 fn a_session_arrives_whatever_the_clock_says() {
     let site = site(json!({}));
     let ahead = Claims::moving(B.parse().unwrap(), moving(B).destination, at(30));
-    let visit = site.visit(&bringing(&ahead), &Response::by(B), at(0));
+    let visit = site.visit(&bringing(&ahead), &FakeResponse::by(B), at(0));
     let realm = realm(1, "cart", limpet_core::token::CarrierMode::Cookie, COOKIE);
     let claims = realm.open(visit.token().unwrap().as_bytes()).unwrap().claims;
     assert_eq!((claims.issued_at, claims.last_seen), (at(30), at(30)));
@@ -215,19 +219,22 @@ fn a_session_arrives_whatever_the_clock_says() {
 #[test]
 fn replies_without_a_session_move_nothing_and_lose_the_header() {
     let site = site(json!({}));
-    let preflight = Request::new()
+    let preflight = FakeRequest::new()
         .header(":method", "OPTIONS")
         .header("access-control-request-method", "PUT");
     for (request, response) in [
         (preflight, naming(A, B)),
         (
-            Request::new(),
-            Response::local(503, "upstream_reset", A).header(MOVE, B),
+            FakeRequest::new(),
+            FakeResponse::local(503, "upstream_reset", A).header(MOVE, B),
         ),
-        (Request::new(), Response::by(A).without_details().header(MOVE, B)),
+        (
+            FakeRequest::new(),
+            FakeResponse::by(A).without_details().header(MOVE, B),
+        ),
         (
             bringing(&claims(A, at(0), at(0))),
-            Response::local(503, "filter", A).header(MOVE, B),
+            FakeResponse::local(503, "filter", A).header(MOVE, B),
         ),
     ] {
         let visit = site.visit(&request, &response, at(0));
@@ -248,11 +255,11 @@ fn an_address_that_is_fenced_gets_no_session_from_before() {
     // The address changes its owner while the session is moving.
     let moved = Site::new(policy(json!({})));
     let client = moved.client();
-    client.visit_by(Request::new(), &naming(A, B), at(9));
-    let late = site(10).visit(&bringing(&client.claims()), &Response::by(A), at(11));
+    client.visit_by(FakeRequest::new(), &naming(A, B), at(9));
+    let late = site(10).visit(&bringing(&client.claims()), &FakeResponse::by(A), at(11));
     assert_eq!(
         (late.outcomes(), late.steering),
-        ((refused(Refusal::Fenced), ISSUED), None)
+        ((refused(TokenRefusal::Fenced), ISSUED), None)
     );
     let visit = site(10).visit(&bringing(&claims(A, at(0), at(0))), &naming(A, B), at(10));
     assert_eq!(visit.outcomes(), (STEERED, MOVED));
@@ -261,7 +268,7 @@ fn an_address_that_is_fenced_gets_no_session_from_before() {
 #[test]
 fn a_session_of_a_split_moves_within_its_cluster() {
     let canary = || {
-        Request::new()
+        FakeRequest::new()
             .session("@split/shop/cart")
             .cluster("canary")
             .destinations(&[CLUSTER, "canary"])
@@ -271,8 +278,8 @@ fn a_session_of_a_split_moves_within_its_cluster() {
         let client = site.client();
         let asking = || if late { canary().rerouted_later() } else { canary() };
         client.visit_by(asking(), &naming(A, B).cluster("canary"), at(0));
-        assert_eq!(client.claims().destination, Destination::of_cluster(b"canary"));
-        let arrived = client.visit_by(asking(), &Response::by(B).cluster("canary"), at(1));
+        assert_eq!(client.claims().destination, DestinationId::of_cluster(b"canary"));
+        let arrived = client.visit_by(asking(), &FakeResponse::by(B).cluster("canary"), at(1));
         assert_eq!(
             (arrived.host().as_deref(), arrived.outcomes()),
             (Some(B), (STEERED, RENEWED))
@@ -290,7 +297,7 @@ fn a_cookie_a_header_and_a_query_move() {
         let site = Site::new(with(own, json!({ "move": { "header": MOVE } })));
         let client = site.client();
         client.visit(A, at(0));
-        let moved = client.visit_by(Request::new(), &naming(A, B), at(1));
+        let moved = client.visit_by(FakeRequest::new(), &naming(A, B), at(1));
         assert_eq!(moved.outcomes(), (STEERED, MOVED));
         assert_eq!(client.visit(B, at(2)).outcomes(), (STEERED, RENEWED));
     }
@@ -300,23 +307,23 @@ fn a_cookie_a_header_and_a_query_move() {
 fn the_entry_of_an_address_moves() {
     for strict in [false, true] {
         let site = Site::new(json!({ "source": {}, "move": { "header": MOVE }, "strict": strict }));
-        let client = || Request::new().client("192.0.2.1:4711");
-        site.visit(&client(), &Response::by(A), at(0));
+        let client = || FakeRequest::new().client("192.0.2.1:4711");
+        site.visit(&client(), &FakeResponse::by(A), at(0));
         let moved = site.visit(&client(), &naming(A, B), at(1));
         assert_eq!((moved.outcomes(), moved.edits), ((STEERED, MOVED), vec![removed()]));
-        let arrived = site.visit(&client(), &Response::by(B).surely_as_asked(), at(2));
+        let arrived = site.visit(&client(), &FakeResponse::by(B).surely_as_asked(), at(2));
         assert_eq!(arrived.steering.map(|steering| steering.strict), Some(false));
         assert_eq!(
             (arrived.host().as_deref(), arrived.outcomes()),
             (Some(B), (STEERED, UNCHANGED))
         );
-        let later = site.visit(&client(), &Response::by(B).surely_as_asked(), at(3));
+        let later = site.visit(&client(), &FakeResponse::by(B).surely_as_asked(), at(3));
         assert_eq!(later.steering.map(|steering| steering.strict), Some(strict));
 
         site.visit(&client(), &naming(B, C), at(4));
-        let failed = site.visit(&client(), &Response::local(503, "upstream_reset", C), at(4));
+        let failed = site.visit(&client(), &FakeResponse::local(503, "upstream_reset", C), at(4));
         assert_eq!((failed.outcomes(), failed.refused_move), ((STEERED, UNCHANGED), None));
-        let lost = site.visit(&client(), &Response::by(A), at(5));
+        let lost = site.visit(&client(), &FakeResponse::by(A), at(5));
         assert_eq!(
             (lost.host().as_deref(), lost.outcomes()),
             (Some(C), (STEERED, REISSUED))
@@ -328,7 +335,7 @@ fn the_entry_of_an_address_moves() {
             ((STEERED, UNCHANGED), vec![removed()])
         );
         assert_eq!(
-            site.visit(&client(), &Response::by(A), at(7)).host().as_deref(),
+            site.visit(&client(), &FakeResponse::by(A), at(7)).host().as_deref(),
             Some(A)
         );
     }
@@ -346,7 +353,7 @@ fn a_name_is_that_of_a_host_of_the_cluster() {
     for (named, host) in [("web-1", B), (B, B), ("[2001:db8::2]:8080", "[2001:db8::2]:8080")] {
         let site = Site::configured(policy(json!({})), hosts());
         let client = site.client();
-        let moved = client.visit_by(Request::new(), &naming(A, named), at(0));
+        let moved = client.visit_by(FakeRequest::new(), &naming(A, named), at(0));
         assert_eq!((moved.outcomes(), moved.refused_move), ((NO_TOKEN, MOVED), None));
         assert_eq!(client.claims().host.to_string(), host);
         assert_eq!(client.visit(host, at(1)).outcomes(), (STEERED, RENEWED));
@@ -366,11 +373,11 @@ fn what_is_no_host_of_the_cluster_is_refused_at_once() {
         assert_eq!(visit.refused_move, Some(line));
     }
     let site = Site::configured(policy(json!({})), hosts());
-    let moved = site.visit(&Request::new(), &naming(A, "other-0").cluster("other"), at(0));
+    let moved = site.visit(&FakeRequest::new(), &naming(A, "other-0").cluster("other"), at(0));
     assert_eq!(moved.outcomes(), (NO_TOKEN, MOVED));
     // In an unlisted cluster, addresses count as given, and names mean nothing.
     let unknown = |named| {
-        site.visit(&Request::new(), &naming(A, named).cluster("new"), at(0))
+        site.visit(&FakeRequest::new(), &naming(A, named).cluster("new"), at(0))
             .response
     };
     assert_eq!((unknown(C), unknown("web-1")), (MOVED, ISSUED));
@@ -383,7 +390,7 @@ fn a_response_that_begins_or_keeps_no_session_moves_none() {
     for own in [policy(fields.clone()), with(source, fields)] {
         let site = Site::new(own);
         let client = site.client();
-        let visit = |response| client.visit_by(Request::new().client("192.0.2.1:4711"), &response, at(1));
+        let visit = |response| client.visit_by(FakeRequest::new().client("192.0.2.1:4711"), &response, at(1));
         let before = visit(naming(A, B));
         assert_eq!((before.response, before.edits), (UNCHANGED, vec![removed()]));
         let line = "policy shop: x-move: the response has no session that could move";
@@ -401,7 +408,7 @@ fn a_response_that_begins_or_keeps_no_session_moves_none() {
 #[test]
 fn a_destination_without_tokens_moves_no_session() {
     let site = site(json!({}));
-    let request = Request::new().session("@split/shop/cart").cluster("canary");
+    let request = FakeRequest::new().session("@split/shop/cart").cluster("canary");
     let response = || naming(A, B).cluster("canary");
     assert_eq!(site.visit(&request, &response(), at(0)).response, MOVED);
     let visit = site.visit(&request, &response().cluster_session("@none"), at(0));

@@ -4,12 +4,12 @@ use serde_json::json;
 
 use crate::world::*;
 
-fn steady() -> (Request, Response) {
+fn steady() -> (FakeRequest, FakeResponse) {
     let session = bringing(&claims(A, at(0), at(0)));
-    (session, Response::by(A).surely_as_asked())
+    (session, FakeResponse::by(A).surely_as_asked())
 }
 
-fn setting(response: Response) -> Response {
+fn setting(response: FakeResponse) -> FakeResponse {
     response
         .header("set-cookie", "a=1; Path=/")
         .header("set-cookie", &format!("{COOKIE}=app; Path=/"))
@@ -27,7 +27,7 @@ fn set_cookies(visit: &Visit) -> Vec<&str> {
 #[test]
 fn a_client_gets_one_cookie_of_the_name_and_it_is_the_sessions() {
     let site = Site::new(cookie_policy(json!({})));
-    let visit = site.visit(&Request::new(), &setting(Response::by(A)), at(0));
+    let visit = site.visit(&FakeRequest::new(), &setting(FakeResponse::by(A)), at(0));
     assert_eq!(visit.outcomes(), (NO_TOKEN, ISSUED));
     assert_eq!(visit.edits[0], Edit::Remove("set-cookie".into()));
     let [a, b, ours] = set_cookies(&visit)[..] else {
@@ -41,7 +41,7 @@ fn a_client_gets_one_cookie_of_the_name_and_it_is_the_sessions() {
 fn a_conflict_is_counted_each_time_and_told_once() {
     let site = Site::new(cookie_policy(json!({})));
     let visit = || {
-        site.visit(&Request::new(), &setting(Response::by(A)), at(0))
+        site.visit(&FakeRequest::new(), &setting(FakeResponse::by(A)), at(0))
             .name_conflict
     };
     assert_eq!(
@@ -52,7 +52,11 @@ fn a_conflict_is_counted_each_time_and_told_once() {
         )
     );
     assert_eq!(visit().as_deref(), Some(""));
-    let without = site.visit(&Request::new(), &Response::by(A).header("set-cookie", "a=1"), at(0));
+    let without = site.visit(
+        &FakeRequest::new(),
+        &FakeResponse::by(A).header("set-cookie", "a=1"),
+        at(0),
+    );
     assert_eq!(without.name_conflict, None);
     assert_eq!(without.edits.len(), 2, "{:?}", without.edits);
 }
@@ -60,7 +64,7 @@ fn a_conflict_is_counted_each_time_and_told_once() {
 #[test]
 fn once_an_application_did_it_all_its_responses_are_looked_at() {
     let site = Site::new(cookie_policy(json!({})));
-    site.visit(&Request::new(), &setting(Response::by(A)), at(0));
+    site.visit(&FakeRequest::new(), &setting(FakeResponse::by(A)), at(0));
     let (session, response) = steady();
     let visit = site.visit(&session, &setting(response), at(1));
     assert_eq!(visit.outcomes(), (STEERED, UNCHANGED));
@@ -77,8 +81,8 @@ fn an_application_that_sets_its_cookie_later_ends_one_session() {
     let site = Site::new(cookie_policy(json!({})));
     let (session, response) = steady();
     assert_eq!(site.visit(&session, &setting(response), at(1)).name_conflict, None);
-    let brought = Request::new().cookie(&format!("{COOKIE}=app"));
-    site.visit(&brought, &Response::by(A), at(2));
+    let brought = FakeRequest::new().cookie(&format!("{COOKIE}=app"));
+    site.visit(&brought, &FakeResponse::by(A), at(2));
     let (session, response) = steady();
     let visit = site.visit(&session, &setting(response), at(3));
     assert_eq!(visit.outcomes(), (STEERED, UNCHANGED));
@@ -93,7 +97,7 @@ fn an_application_that_sets_its_cookie_later_ends_one_session() {
 #[test]
 fn the_applications_header_of_the_name_does_not_arrive() {
     let site = Site::new(header_policy(json!({})));
-    let first = site.visit(&Request::new(), &Response::by(A).header(HEADER, "app"), at(0));
+    let first = site.visit(&FakeRequest::new(), &FakeResponse::by(A).header(HEADER, "app"), at(0));
     let token = first.token().unwrap();
     assert!(
         first
@@ -101,10 +105,10 @@ fn the_applications_header_of_the_name_does_not_arrive() {
             .unwrap()
             .contains(&format!("a header of its own named {HEADER}"))
     );
-    site.visit(&Request::new().header(HEADER, "app"), &Response::by(A), at(1));
+    site.visit(&FakeRequest::new().header(HEADER, "app"), &FakeResponse::by(A), at(1));
     let again = site.visit(
-        &Request::new().header(HEADER, &token),
-        &Response::by(A).surely_as_asked().header(HEADER, "app"),
+        &FakeRequest::new().header(HEADER, &token),
+        &FakeResponse::by(A).surely_as_asked().header(HEADER, "app"),
         at(2),
     );
     assert_eq!(again.outcomes(), (STEERED, UNCHANGED));
@@ -115,8 +119,8 @@ fn the_applications_header_of_the_name_does_not_arrive() {
 #[test]
 fn with_a_name_per_scope_the_plain_name_is_free() {
     let site = Site::new(cookie_policy(json!({ "cookie": { "perScope": true } })));
-    let request = Request::new().cookie(&format!("{COOKIE}=app; a=1"));
-    let visit = site.visit(&request, &setting(Response::by(A)), at(0));
+    let request = FakeRequest::new().cookie(&format!("{COOKIE}=app; a=1"));
+    let visit = site.visit(&request, &setting(FakeResponse::by(A)), at(0));
     assert_eq!(visit.outcomes(), (NO_TOKEN, ISSUED));
     assert_eq!((visit.request_edit, visit.name_conflict), (None, None));
 }
@@ -126,8 +130,8 @@ fn the_applications_modes_know_no_conflict() {
     for mode in ["prefix", "rewrite"] {
         let site = Site::new(cookie_policy(json!({ "cookie": { "mode": mode } })));
         let visit = site.visit(
-            &Request::new().cookie(&format!("{COOKIE}=app")),
-            &setting(Response::by(A)),
+            &FakeRequest::new().cookie(&format!("{COOKIE}=app")),
+            &setting(FakeResponse::by(A)),
             at(0),
         );
         assert_eq!((visit.response, visit.name_conflict), (ISSUED, None), "{mode}");
@@ -139,18 +143,18 @@ fn without_a_suspicion_the_steady_state_asks_nothing_more() {
     let site = Site::new(cookie_policy(json!({})));
     let (session, response) = steady();
     site.visit(&session, &response, at(1));
-    assert_eq!(response.asked(), ["maybe_other_host"]);
+    assert_eq!(response.questions(), ["maybe_other_host"]);
 }
 
 #[test]
 fn a_client_cannot_have_every_response_looked_at() {
     let site = Site::new(cookie_policy(json!({})));
-    let garbage = Request::new().cookie(&format!("{COOKIE}=garbage"));
-    site.visit(&garbage, &Response::by(A), at(0));
+    let garbage = FakeRequest::new().cookie(&format!("{COOKIE}=garbage"));
+    site.visit(&garbage, &FakeResponse::by(A), at(0));
     let looked = (0..200).filter(|_| {
         let (session, response) = steady();
         site.visit(&session, &response, at(1));
-        response.asked() != ["maybe_other_host"]
+        response.questions() != ["maybe_other_host"]
     });
     assert_eq!(looked.count(), 100);
 }

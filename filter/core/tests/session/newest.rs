@@ -1,10 +1,10 @@
 //! Of several tokens, the living one that was issued last counts, or else the reason of the first.
 
-use limpet_core::Unanswered;
+use limpet_core::UnansweredRequests;
 use limpet_core::carrier::cookie_name::CookieNames;
 use limpet_core::outcome::RequestOutcome;
-use limpet_core::token::Refusal::{BadSignature, Idle, Malformed, UnknownDestination};
-use limpet_core::token::{Claims, Destination, MAX_TOKENS};
+use limpet_core::token::TokenRefusal::{BadSignature, Idle, Malformed, UnknownDestination};
+use limpet_core::token::{Claims, DestinationId, MAX_TOKENS};
 use serde_json::json;
 
 use crate::world::*;
@@ -24,7 +24,11 @@ fn foreign() -> String {
 fn with_cookies(values: &[&str]) -> (RequestOutcome, Option<String>) {
     let site = Site::new(cookie_policy(json!({ "idleTimeout": "100s" })));
     let pairs: Vec<String> = values.iter().map(|value| format!("{COOKIE}={value}")).collect();
-    let visit = site.visit(&Request::new().cookie(&pairs.join("; ")), &Response::by(B), at(1000));
+    let visit = site.visit(
+        &FakeRequest::new().cookie(&pairs.join("; ")),
+        &FakeResponse::by(B),
+        at(1000),
+    );
     (visit.request, visit.host())
 }
 
@@ -84,7 +88,7 @@ fn a_quoted_token_is_honoured() {
 fn every_token_is_removed_from_the_request() {
     let site = Site::new(cookie_policy(json!({})));
     let field = format!("a=1; {COOKIE}=x; b=\"2\" ;{COOKIE}={}; c;{COOKIE}=y", alive(A));
-    let visit = site.visit(&Request::new().cookie(&field), &Response::by(A), at(1000));
+    let visit = site.visit(&FakeRequest::new().cookie(&field), &FakeResponse::by(A), at(1000));
     assert_eq!(
         visit.request_edit,
         Some(Edit::Set("cookie".into(), "a=1; b=\"2\" ; c".into()))
@@ -124,9 +128,9 @@ fn own_name() -> String {
     CookieNames::new(COOKIE, b"cart", true).current().to_owned()
 }
 
-fn with_tokens(site: &Site, tokens: &[(Place, String)]) -> Request {
+fn with_tokens(site: &Site, tokens: &[(Place, String)]) -> FakeRequest {
     let mut cookies = Vec::new();
-    let mut request = Request::new();
+    let mut request = FakeRequest::new();
     for (place, token) in tokens {
         match place {
             Place::Own => cookies.push(format!("{}={token}", own_name())),
@@ -136,8 +140,8 @@ fn with_tokens(site: &Site, tokens: &[(Place, String)]) -> Request {
             Place::FurtherHeader => request = request.header("x-further", token),
             Place::Query => request = request.path(&format!("/?s={token}")),
             Place::BeforeRedirect => {
-                let remembered: &'static Unanswered = Box::leak(Box::default());
-                let first = Request::new().cookie(&format!("{}={token}", own_name()));
+                let remembered: &'static UnansweredRequests = Box::leak(Box::default());
+                let first = FakeRequest::new().cookie(&format!("{}={token}", own_name()));
                 let first = first.remembered(remembered, "id");
                 let mut session = site.session(&first);
                 session.on_request(&mut first.clone(), at(1000)).unwrap();
@@ -158,7 +162,7 @@ fn an_older_token_counted_where_it_was_read_first() {
                 .map(|(place, host, issued)| (place, cookie_token("cart", &claims(host, at(issued), at(issued)))));
             for tokens in [tokens.clone().to_vec(), tokens.into_iter().rev().collect()] {
                 let request = with_tokens(&site, &tokens);
-                let visit = site.visit(&request, &Response::by(B).surely_as_asked(), at(1000));
+                let visit = site.visit(&request, &FakeResponse::by(B).surely_as_asked(), at(1000));
                 assert_eq!(
                     (visit.request, visit.host().as_deref()),
                     (STEERED, Some(B)),
@@ -183,18 +187,18 @@ fn a_token_that_leads_nowhere_hid_one_that_leads_somewhere() {
     let site = Site::new(cookie_policy(json!({})));
     let of = |cluster: &str, host, issued| {
         let claims = Claims {
-            destination: Destination::of_cluster(cluster.as_bytes()),
+            destination: DestinationId::of_cluster(cluster.as_bytes()),
             ..claims(host, at(issued), at(issued))
         };
         format!("{COOKIE}={}", cookie_token("cart", &claims))
     };
     let [gone, also_gone, kept] = [of("gone", A, 300), of("gone", A, 250), of("canary", B, 200)];
     let visit = |cookies: &[&str]| {
-        let request = Request::new().session("@split/shop/cart").destinations(&["canary"]);
+        let request = FakeRequest::new().session("@split/shop/cart").destinations(&["canary"]);
         let request = request.cookie(&cookies.join("; "));
-        let response = Response::by(B).cluster("canary").surely_as_asked();
+        let response = FakeResponse::by(B).cluster("canary").surely_as_asked();
         let visit = site.visit(&request, &response, at(1000));
-        let reroutes = request.asked().iter().filter(|asked| *asked == "reroute").count();
+        let reroutes = request.questions().iter().filter(|asked| *asked == "reroute").count();
         (visit.outcomes(), visit.host(), reroutes)
     };
     let steered = ((STEERED, UNCHANGED), Some(B.to_owned()), 2);

@@ -4,11 +4,11 @@ use serde_json::json;
 
 use crate::world::*;
 
-fn options() -> Request {
-    Request::new().header(":method", "OPTIONS")
+fn options() -> FakeRequest {
+    FakeRequest::new().header(":method", "OPTIONS")
 }
 
-fn preflight() -> Request {
+fn preflight() -> FakeRequest {
     options().header("access-control-request-method", "PUT")
 }
 
@@ -16,13 +16,13 @@ fn preflight() -> Request {
 fn a_preflight_gets_no_token() {
     for policy in [cookie_policy(json!({})), header_policy(json!({}))] {
         let site = Site::new(policy);
-        let visit = site.visit(&preflight(), &Response::by(A), at(0));
+        let visit = site.visit(&preflight(), &FakeResponse::by(A), at(0));
         assert_eq!((visit.outcomes(), visit.edits), ((NO_TOKEN, UNCHANGED), vec![]));
-        assert_eq!(site.visit(&options(), &Response::by(A), at(0)).response, ISSUED);
-        let get = Request::new()
+        assert_eq!(site.visit(&options(), &FakeResponse::by(A), at(0)).response, ISSUED);
+        let get = FakeRequest::new()
             .header(":method", "GET")
             .header("access-control-request-method", "PUT");
-        assert_eq!(site.visit(&get, &Response::by(A), at(0)).response, ISSUED);
+        assert_eq!(site.visit(&get, &FakeResponse::by(A), at(0)).response, ISSUED);
     }
 }
 
@@ -32,7 +32,7 @@ fn a_preflight_with_a_session_continues_it() {
     let token = cookie_token("cart", &claims(A, at(0), at(0)));
     let visit = site.visit(
         &preflight().cookie(&format!("{COOKIE}={token}")),
-        &Response::by(A),
+        &FakeResponse::by(A),
         at(1),
     );
     assert_eq!(visit.outcomes(), (STEERED, UNCHANGED));

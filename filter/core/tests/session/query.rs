@@ -1,6 +1,6 @@
 //! Tokens in the query of URLs, as a carrier of its own.
 
-use limpet_core::token::{CarrierMode, Form, Refusal};
+use limpet_core::token::{CarrierMode, PayloadForm, TokenRefusal};
 use serde_json::{Value, json};
 
 use crate::world::*;
@@ -19,17 +19,17 @@ fn redirecting() -> Site {
 }
 
 fn token(host: &str) -> String {
-    realm(1, "cart", CarrierMode::Query, "s").seal(Form::Sealed, &claims(host, at(0), at(0)), [0; 4])
+    realm(1, "cart", CarrierMode::Query, "s").seal(PayloadForm::Sealed, &claims(host, at(0), at(0)), [0; 4])
 }
 
-fn bringing(host: &str) -> Request {
-    Request::new()
+fn bringing(host: &str) -> FakeRequest {
+    FakeRequest::new()
         .path(&format!("/a?s={}", token(host)))
         .header(":authority", "shop.example")
 }
 
-fn redirect(location: &str) -> Response {
-    Response::by(A).status(302).header("location", location)
+fn redirect(location: &str) -> FakeResponse {
+    FakeResponse::by(A).status(302).header("location", location)
 }
 
 fn set(visit: &Visit, name: &str) -> Option<String> {
@@ -42,7 +42,7 @@ fn set(visit: &Visit, name: &str) -> Option<String> {
 #[test]
 fn a_query_token_is_told_read_and_kept_from_the_backend() {
     let site = site(json!({}));
-    let first = site.visit(&Request::new().path("/"), &Response::by(A), at(0));
+    let first = site.visit(&FakeRequest::new().path("/"), &FakeResponse::by(A), at(0));
     assert_eq!(first.outcomes(), (NO_TOKEN, ISSUED));
     let token = set(&first, TELL).unwrap();
     let expected = [
@@ -51,8 +51,8 @@ fn a_query_token_is_told_read_and_kept_from_the_backend() {
     ];
     assert_eq!(first.edits, expected, "it is nowhere else");
     let second = site.visit(
-        &Request::new().path(&format!("/a?s={token}&b=%20")),
-        &Response::by(A),
+        &FakeRequest::new().path(&format!("/a?s={token}&b=%20")),
+        &FakeResponse::by(A),
         at(1),
     );
     assert_eq!(second.outcomes(), (STEERED, UNCHANGED));
@@ -62,29 +62,33 @@ fn a_query_token_is_told_read_and_kept_from_the_backend() {
 #[test]
 fn a_query_session_is_renewed_moved_and_ends() {
     let site = site(json!({ "idleTimeout": "100s" }));
-    assert_eq!(site.visit(&bringing(A), &Response::by(A), at(5)).response, UNCHANGED);
-    assert_eq!(site.visit(&bringing(A), &Response::by(A), at(50)).response, RENEWED);
-    assert_eq!(site.visit(&bringing(A), &Response::by(B), at(5)).response, REISSUED);
     assert_eq!(
-        site.visit(&bringing(A), &Response::by(A), at(300)).request,
-        refused(Refusal::Idle)
+        site.visit(&bringing(A), &FakeResponse::by(A), at(5)).response,
+        UNCHANGED
+    );
+    assert_eq!(site.visit(&bringing(A), &FakeResponse::by(A), at(50)).response, RENEWED);
+    assert_eq!(site.visit(&bringing(A), &FakeResponse::by(B), at(5)).response, REISSUED);
+    assert_eq!(
+        site.visit(&bringing(A), &FakeResponse::by(A), at(300)).request,
+        refused(TokenRefusal::Idle)
     );
 }
 
 #[test]
 fn a_token_of_another_carrier_is_refused() {
-    let of_cookie = realm(1, "cart", CarrierMode::Cookie, "s").seal(Form::Sealed, &claims(A, at(0), at(0)), [0; 4]);
+    let of_cookie =
+        realm(1, "cart", CarrierMode::Cookie, "s").seal(PayloadForm::Sealed, &claims(A, at(0), at(0)), [0; 4]);
     let visit = site(json!({})).visit(
-        &Request::new().path(&format!("/?s={of_cookie}")),
-        &Response::by(A),
+        &FakeRequest::new().path(&format!("/?s={of_cookie}")),
+        &FakeResponse::by(A),
         at(0),
     );
-    assert_eq!(visit.request, refused(Refusal::BadSignature));
+    assert_eq!(visit.request, refused(TokenRefusal::BadSignature));
 }
 
 #[test]
 fn a_response_without_a_place_for_a_token_issues_none() {
-    let visit = redirecting().visit(&Request::new().path("/"), &Response::by(A), at(0));
+    let visit = redirecting().visit(&FakeRequest::new().path("/"), &FakeResponse::by(A), at(0));
     assert_eq!((visit.outcomes(), visit.edits), ((NO_TOKEN, UNCHANGED), Vec::new()));
 }
 
@@ -92,7 +96,7 @@ fn a_response_without_a_place_for_a_token_issues_none() {
 fn a_redirect_to_the_same_host_gets_the_token() {
     let site = redirecting();
     for request in [
-        Request::new().path("/").header(":authority", "shop.example"),
+        FakeRequest::new().path("/").header(":authority", "shop.example"),
         bringing(A),
     ] {
         for (location, before, after) in [
@@ -106,7 +110,11 @@ fn a_redirect_to_the_same_host_gets_the_token() {
                 .strip_prefix(before)
                 .and_then(|rest| rest.strip_suffix(after))
                 .unwrap();
-            let next = site.visit(&Request::new().path(&format!("/?s={token}")), &Response::by(A), at(2));
+            let next = site.visit(
+                &FakeRequest::new().path(&format!("/?s={token}")),
+                &FakeResponse::by(A),
+                at(2),
+            );
             assert_eq!(next.request, STEERED, "{location}");
             assert_eq!(visit.edits.len(), 2, "{:?}", visit.edits);
             assert_eq!(
@@ -136,15 +144,15 @@ fn no_other_url_gets_a_token() {
         redirect("/next").status(201),
         redirect("/next").status(304),
         redirect("/next").header("location", "/again"),
-        Response::by(A).status(302),
-        Response::local(302, "direct_response", A).header("location", "/next"),
+        FakeResponse::by(A).status(302),
+        FakeResponse::local(302, "direct_response", A).header("location", "/next"),
     ] {
         let visit = site.visit(&bringing(A), &response, at(1));
         assert_eq!((visit.request, visit.edits), (STEERED, Vec::new()), "{response:?}");
     }
     let from_https = site.visit(&bringing(A).https(), &redirect("http://shop.example/"), at(1));
     assert_eq!(from_https.edits, []);
-    let without_a_host = site.visit(&Request::new().path("/"), &redirect("/next"), at(1));
+    let without_a_host = site.visit(&FakeRequest::new().path("/"), &redirect("/next"), at(1));
     assert_eq!(without_a_host.edits, []);
 }
 
@@ -169,17 +177,17 @@ fn a_redirect_is_also_told() {
 #[test]
 fn the_steady_state_of_a_query_asks_for_the_path() {
     let request = bringing(A);
-    let response = Response::by(A).surely_as_asked();
+    let response = FakeResponse::by(A).surely_as_asked();
     site(json!({})).visit(&request, &response, at(1));
     assert_eq!(
-        (request.asked(), response.asked()),
+        (request.questions(), response.questions()),
         (
             vec!["route_session".into(), ":path".into()],
             vec!["maybe_other_host".into()]
         )
     );
-    let (request, response) = (bringing(A), Response::by(A).surely_as_asked());
+    let (request, response) = (bringing(A), FakeResponse::by(A).surely_as_asked());
     redirecting().visit(&request, &response, at(1));
-    assert_eq!(request.asked(), ["route_session", ":path", ":authority"]);
-    assert_eq!(response.asked(), ["location"]);
+    assert_eq!(request.questions(), ["route_session", ":path", ":authority"]);
+    assert_eq!(response.questions(), ["location"]);
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use limpet_core::Steering;
-use limpet_core::census::{Backend, Identity, Left};
+use limpet_core::census::{Backend, SessionDeparture, SessionIdentity};
 use limpet_core::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ fn budget(sessions: u32) -> impl Fn(&Backend, Timestamp) -> Option<SocketAddr> {
     }
 }
 
-fn session(last_seen: u64) -> Request {
+fn session(last_seen: u64) -> FakeRequest {
     bringing(&claims(A, at(0), at(last_seen))).may_leave(budget(1))
 }
 
@@ -48,15 +48,15 @@ fn an_idle_session_begins_anew_where_there_is_a_budget() {
     let client = site.client();
     client.visit(A, at(0));
     // The backend that lacks sessions is not there, and load balancing chose its own.
-    let visit = client.visit_by(Request::new().may_leave(budget(1)), &Response::by(A), at(400));
+    let visit = client.visit_by(FakeRequest::new().may_leave(budget(1)), &FakeResponse::by(A), at(400));
     assert_eq!((visit.steering, visit.outcomes()), (TO_B, (REBALANCED, RENEWED)));
     assert_eq!(visit.left, None);
     let before = client.claims();
     assert_eq!((before.issued_at, before.last_seen), (at(0), at(400)));
-    let answer = Response::by(B).surely_as_asked();
-    let visit = client.visit_by(Request::new().may_leave(budget(1)), &answer, at(800));
+    let answer = FakeResponse::by(B).surely_as_asked();
+    let visit = client.visit_by(FakeRequest::new().may_leave(budget(1)), &answer, at(800));
     assert_eq!((visit.steering, visit.outcomes()), (TO_B, (REBALANCED, REISSUED)));
-    let Some(Left::Rebalanced(left, last_seen)) = visit.left else {
+    let Some(SessionDeparture::Rebalanced(left, last_seen)) = visit.left else {
         panic!("{:?}", visit.left);
     };
     assert_eq!((left.host.to_string().as_str(), left.live_for), (A, 1800));
@@ -64,7 +64,7 @@ fn an_idle_session_begins_anew_where_there_is_a_budget() {
     assert_eq!(visit.seen.unwrap().backend.host.to_string(), B);
     let claims = client.claims();
     assert_eq!((claims.host.to_string().as_str(), claims.issued_at), (B, at(800)));
-    let visit = client.visit_by(Request::new().may_leave(budget(1)), &Response::by(B), at(801));
+    let visit = client.visit_by(FakeRequest::new().may_leave(budget(1)), &FakeResponse::by(B), at(801));
     assert_eq!(
         (visit.host().as_deref(), visit.outcomes()),
         (Some(B), (STEERED, UNCHANGED))
@@ -73,9 +73,9 @@ fn an_idle_session_begins_anew_where_there_is_a_budget() {
 
 #[test]
 fn a_backend_that_did_not_take_a_session_is_named() {
-    let visit = site(json!({})).visit(&session(0), &Response::by("10.0.0.3:8080"), at(400));
+    let visit = site(json!({})).visit(&session(0), &FakeResponse::by("10.0.0.3:8080"), at(400));
     assert_eq!((visit.steering, visit.outcomes()), (TO_B, (REBALANCED, REISSUED)));
-    let Some(Left::Astray(left, _, named, _)) = visit.left else {
+    let Some(SessionDeparture::Astray(left, _, named, _)) = visit.left else {
         panic!("{:?}", visit.left);
     };
     assert_eq!((left.host.to_string().as_str(), named.to_string().as_str()), (A, B));
@@ -84,9 +84,9 @@ fn a_backend_that_did_not_take_a_session_is_named() {
 #[test]
 fn a_session_that_stays_on_its_backend_is_the_same_one() {
     let site = site(json!({}));
-    let visit = site.visit(&session(0), &Response::by(A), at(400));
+    let visit = site.visit(&session(0), &FakeResponse::by(A), at(400));
     assert_eq!(visit.outcomes(), (REBALANCED, RENEWED));
-    assert_eq!(visit.seen.unwrap().session, Identity::Token([7; 4]));
+    assert_eq!(visit.seen.unwrap().session, SessionIdentity::Token([7; 4]));
 }
 
 #[test]
@@ -101,9 +101,12 @@ fn nobody_who_was_there_within_the_time_begins_anew() {
         (360, REBALANCED),
     ] {
         let request = session(0);
-        let visit = site.visit(&request, &Response::by(A), at(idle));
+        let visit = site.visit(&request, &FakeResponse::by(A), at(idle));
         assert_eq!(visit.request, outcome, "{idle} s");
-        assert_eq!(request.asked().contains(&"may_leave".to_owned()), outcome == REBALANCED);
+        assert_eq!(
+            request.questions().contains(&"may_leave".to_owned()),
+            outcome == REBALANCED
+        );
     }
     // Used every minute or so, which its token says in time.
     let client = site.client();
@@ -120,7 +123,7 @@ fn a_short_idle_timeout_lags_by_its_tenth() {
     let site = site(json!({ "idleTimeout": "10m", "rebalance": "9m" }));
     for (idle, outcome) in [(599, STEERED), (600, REBALANCED), (660, REBALANCED)] {
         assert_eq!(
-            site.visit(&session(0), &Response::by(A), at(idle)).request,
+            site.visit(&session(0), &FakeResponse::by(A), at(idle)).request,
             outcome,
             "{idle}"
         );
@@ -137,7 +140,7 @@ fn tokens_with_an_absolute_timeout_alone_tell_the_last_use() {
     assert_eq!(client.claims().last_seen, at(61));
     assert_eq!(
         client
-            .visit_by(Request::new().may_leave(budget(1)), &Response::by(A), at(420))
+            .visit_by(FakeRequest::new().may_leave(budget(1)), &FakeResponse::by(A), at(420))
             .request,
         STEERED
     );
@@ -149,20 +152,20 @@ fn tokens_with_an_absolute_timeout_alone_tell_the_last_use() {
 fn without_a_budget_every_session_stays() {
     let site = site(json!({}));
     let request = session(0).may_leave(budget(0));
-    let visit = site.visit(&request, &Response::by(A), at(400));
+    let visit = site.visit(&request, &FakeResponse::by(A), at(400));
     assert_eq!(
         (visit.host().as_deref(), visit.outcomes()),
         (Some(A), (STEERED, RENEWED))
     );
-    assert_eq!(request.asked(), ["route_session", "cookie", ":method", "may_leave"]);
+    assert_eq!(request.questions(), ["route_session", "cookie", ":method", "may_leave"]);
 }
 
 #[test]
 fn a_strict_session_begins_anew_too() {
     let site = site(json!({ "strict": true, "strictStatus": 421 }));
-    let visit = site.visit(&session(0), &Response::by(B).surely_as_asked(), at(400));
+    let visit = site.visit(&session(0), &FakeResponse::by(B).surely_as_asked(), at(400));
     assert_eq!((visit.steering, visit.outcomes()), (TO_B, (REBALANCED, REISSUED)));
-    let nobody = Response::local(503, "no_healthy_upstream", A);
+    let nobody = FakeResponse::local(503, "no_healthy_upstream", A);
     let visit = site.visit(&session(0), &nobody, at(400));
     assert_eq!((visit.status, visit.response, visit.seen), (None, UNCHANGED, None));
 }
@@ -172,7 +175,7 @@ fn sessions_begin_anew_with_the_methods_that_begin_them() {
     let site = site(json!({ "begin": {"methods": ["GET"]} }));
     for (method, outcome) in [("POST", STEERED), ("GET", REBALANCED)] {
         let request = session(0).header(":method", method);
-        assert_eq!(site.visit(&request, &Response::by(A), at(400)).request, outcome);
+        assert_eq!(site.visit(&request, &FakeResponse::by(A), at(400)).request, outcome);
     }
 }
 
@@ -180,7 +183,7 @@ fn sessions_begin_anew_with_the_methods_that_begin_them() {
 #[test]
 fn what_sets_the_first_token_is_not_asked_again() {
     let site = site(json!({ "begin": {"cookie": "SID"} }));
-    let visit = site.visit(&session(0), &Response::by(B), at(400));
+    let visit = site.visit(&session(0), &FakeResponse::by(B), at(400));
     assert_eq!(visit.outcomes(), (REBALANCED, REISSUED));
 }
 
@@ -190,10 +193,10 @@ fn preflights_and_sessions_that_move_stay() {
     let preflight = session(0)
         .header(":method", "OPTIONS")
         .header("access-control-request-method", "PUT");
-    assert_eq!(site.visit(&preflight, &Response::by(A), at(400)).request, STEERED);
+    assert_eq!(site.visit(&preflight, &FakeResponse::by(A), at(400)).request, STEERED);
     let client = site.client();
-    client.visit_by(Request::new(), &Response::by(A).header("x-move", B), at(0));
-    let visit = client.visit_by(Request::new().may_leave(budget(1)), &Response::by(B), at(400));
+    client.visit_by(FakeRequest::new(), &FakeResponse::by(A).header("x-move", B), at(0));
+    let visit = client.visit_by(FakeRequest::new().may_leave(budget(1)), &FakeResponse::by(B), at(400));
     assert_eq!((visit.host().as_deref(), visit.request), (Some(B), STEERED));
 }
 
@@ -201,10 +204,10 @@ fn preflights_and_sessions_that_move_stay() {
 fn a_split_session_stays_at_its_destination() {
     let site = site(json!({}));
     let of_split = || session(0).session(format!("@split/{SESSION}")).destinations(&[CLUSTER]);
-    let visit = site.visit(&of_split(), &Response::by(B).surely_as_asked(), at(400));
+    let visit = site.visit(&of_split(), &FakeResponse::by(B).surely_as_asked(), at(400));
     assert_eq!((visit.steering, visit.outcomes()), (TO_B, (REBALANCED, REISSUED)));
     // The proxy tells the destination only with the response.
-    let visit = site.visit(&of_split().rerouted_later(), &Response::by(A), at(400));
+    let visit = site.visit(&of_split().rerouted_later(), &FakeResponse::by(A), at(400));
     assert_eq!((visit.host().as_deref(), visit.request), (Some(A), STEERED));
 }
 
@@ -212,16 +215,16 @@ fn a_split_session_stays_at_its_destination() {
 fn nobody_begins_anew_where_nobody_counts() {
     let site = site_that(json!({}), json!({}));
     let request = session(0);
-    assert_eq!(site.visit(&request, &Response::by(A), at(400)).request, STEERED);
-    assert_eq!(request.asked(), ["route_session", "cookie"]);
+    assert_eq!(site.visit(&request, &FakeResponse::by(A), at(400)).request, STEERED);
+    assert_eq!(request.questions(), ["route_session", "cookie"]);
 }
 
 #[test]
 fn without_the_field_nothing_more_is_asked() {
     let site = site(json!({ "rebalance": null }));
     let request = session(0);
-    let visit = site.visit(&request, &Response::by(A).surely_as_asked(), at(170));
+    let visit = site.visit(&request, &FakeResponse::by(A).surely_as_asked(), at(170));
     assert_eq!(visit.outcomes(), (STEERED, UNCHANGED));
-    assert_eq!(site.visit(&session(0), &Response::by(A), at(1700)).request, STEERED);
-    assert_eq!(request.asked(), ["route_session", "cookie"]);
+    assert_eq!(site.visit(&session(0), &FakeResponse::by(A), at(1700)).request, STEERED);
+    assert_eq!(request.questions(), ["route_session", "cookie"]);
 }

@@ -1,9 +1,9 @@
 //! Internal redirects: a request without a response restarts, without the tokens that were taken out.
 
-use limpet_core::Unanswered;
+use limpet_core::UnansweredRequests;
 use limpet_core::carrier::cookie_name::CookieNames;
 use limpet_core::time::Timestamp;
-use limpet_core::token::{CarrierMode, Form};
+use limpet_core::token::{CarrierMode, PayloadForm};
 use limpet_core::view::ViewError;
 use serde_json::json;
 
@@ -12,12 +12,12 @@ use crate::world::*;
 const ID: &str = "1b4e28ba-2fa1-41d2-883f-0016d3cca427";
 const ENDED: u64 = 100;
 
-fn nothing_yet() -> &'static Unanswered {
-    Box::leak(Box::new(Unanswered::new()))
+fn nothing_yet() -> &'static UnansweredRequests {
+    Box::leak(Box::new(UnansweredRequests::new()))
 }
 
 /// A request that ends without a response. Returns the host that it was steered to.
-fn unanswered(site: &Site, request: &Request, remembered: &Unanswered) -> Option<String> {
+fn unanswered(site: &Site, request: &FakeRequest, remembered: &UnansweredRequests) -> Option<String> {
     let mut session = site.session(request);
     let plan = session.on_request(&mut request.clone(), at(ENDED)).unwrap();
     let host = plan.steering.map(|steering| steering.host.to_string());
@@ -25,11 +25,11 @@ fn unanswered(site: &Site, request: &Request, remembered: &Unanswered) -> Option
     host
 }
 
-fn steered_to(site: &Site, request: &Request) -> Option<String> {
+fn steered_to(site: &Site, request: &FakeRequest) -> Option<String> {
     steered_at(site, request, at(ENDED))
 }
 
-fn steered_at(site: &Site, request: &Request, now: Timestamp) -> Option<String> {
+fn steered_at(site: &Site, request: &FakeRequest, now: Timestamp) -> Option<String> {
     let mut session = site.session(request);
     let plan = session.on_request(&mut request.clone(), now).unwrap();
     plan.steering.map(|steering| steering.host.to_string())
@@ -45,11 +45,11 @@ fn a_redirected_request_has_its_session() {
     let remembered = nothing_yet();
     let bringing = bringing(&claims(A, at(0), at(0))).remembered(remembered, ID);
     assert_eq!(unanswered(&site, &bringing, remembered), a());
-    let again = Request::new().remembered(remembered, ID).redirected();
+    let again = FakeRequest::new().remembered(remembered, ID).redirected();
     // A chain of redirects.
     assert_eq!(unanswered(&site, &again, remembered), a());
     assert_eq!(unanswered(&site, &again, remembered), a());
-    let visit = site.visit(&again, &Response::by(A), at(ENDED));
+    let visit = site.visit(&again, &FakeResponse::by(A), at(ENDED));
     assert_eq!(visit.outcomes(), (STEERED, UNCHANGED));
     assert_eq!(steered_to(&site, &again), None);
 }
@@ -57,7 +57,7 @@ fn a_redirected_request_has_its_session() {
 #[test]
 fn every_mode_that_takes_tokens_remembers_them() {
     let claims = claims(A, at(0), at(0));
-    let sealed = |mode, name| realm(1, "cart", mode, name).seal(Form::Sealed, &claims, [7; 4]);
+    let sealed = |mode, name| realm(1, "cart", mode, name).seal(PayloadForm::Sealed, &claims, [7; 4]);
     for (policy, header, value) in [
         (
             json!({"cookie": {"name": "s", "mode": "prefix"}}),
@@ -76,9 +76,9 @@ fn every_mode_that_takes_tokens_remembers_them() {
         ),
     ] {
         let (site, remembered) = (Site::new(policy), nothing_yet());
-        let request = Request::new().header(header, &value).remembered(remembered, ID);
+        let request = FakeRequest::new().header(header, &value).remembered(remembered, ID);
         assert_eq!(unanswered(&site, &request, remembered), a(), "{value}");
-        let again = Request::new().remembered(remembered, ID).redirected();
+        let again = FakeRequest::new().remembered(remembered, ID).redirected();
         assert_eq!(steered_to(&site, &again), a(), "{value}");
     }
 }
@@ -96,9 +96,9 @@ fn a_redirect_to_another_scope_has_that_session() {
         )
     };
     let both = format!("{}; {}", cookie("cart", A), cookie("checkout", B));
-    let request = Request::new().cookie(&both).remembered(remembered, ID);
+    let request = FakeRequest::new().cookie(&both).remembered(remembered, ID);
     assert_eq!(unanswered(&site, &request, remembered), a());
-    let again = Request::new()
+    let again = FakeRequest::new()
         .session("shop/checkout")
         .remembered(remembered, ID)
         .redirected();
@@ -112,10 +112,10 @@ fn another_request_gets_nothing_of_it() {
     let request = bringing(&claims(A, at(0), at(0))).remembered(remembered, ID);
     unanswered(&site, &request, remembered);
     for other in [
-        Request::new().remembered(remembered, ID),
-        Request::new().remembered(remembered, "another").redirected(),
-        Request::new().remembered(nothing_yet(), ID).redirected(),
-        Request::new()
+        FakeRequest::new().remembered(remembered, ID),
+        FakeRequest::new().remembered(remembered, "another").redirected(),
+        FakeRequest::new().remembered(nothing_yet(), ID).redirected(),
+        FakeRequest::new()
             .session("shop/checkout")
             .remembered(remembered, ID)
             .redirected(),
@@ -133,7 +133,9 @@ fn only_the_last_requests_are_remembered() {
         unanswered(&site, &request.remembered(remembered, &number.to_string()), remembered);
     }
     let found = (0..300).filter(|number| {
-        let again = Request::new().remembered(remembered, &number.to_string()).redirected();
+        let again = FakeRequest::new()
+            .remembered(remembered, &number.to_string())
+            .redirected();
         steered_to(&site, &again).is_some()
     });
     assert_eq!(found.collect::<Vec<_>>(), (44..300).collect::<Vec<_>>());
@@ -153,7 +155,7 @@ fn a_request_is_remembered_for_ten_seconds() {
         let remembered = nothing_yet();
         let request = bringing(&claims(A, self::at(0), self::at(0))).remembered(remembered, ID);
         unanswered(&site, &request, remembered);
-        let again = Request::new().remembered(remembered, ID).redirected();
+        let again = FakeRequest::new().remembered(remembered, ID).redirected();
         let now = Timestamp::from_unix_millis(at);
         assert_eq!(steered_at(&site, &again, now), host, "{at}");
         if host.is_none() {
@@ -175,7 +177,7 @@ fn nothing_is_remembered_without_the_time() {
             status: 1,
         })
     });
-    let again = Request::new().remembered(remembered, ID).redirected();
+    let again = FakeRequest::new().remembered(remembered, ID).redirected();
     assert_eq!(steered_to(&site, &again), None);
 }
 
@@ -185,7 +187,7 @@ fn a_request_without_an_id_is_not_remembered() {
     let remembered = nothing_yet();
     let request = bringing(&claims(A, at(0), at(0))).remembered(remembered, "");
     unanswered(&site, &request, remembered);
-    let again = Request::new().remembered(remembered, "").redirected();
+    let again = FakeRequest::new().remembered(remembered, "").redirected();
     assert_eq!(steered_to(&site, &again), None);
 }
 
@@ -197,9 +199,9 @@ fn a_request_is_known_by_an_id_of_any_length() {
         let [id, other] = ["a", "b"].map(|last| "x".repeat(length - 1) + last);
         let request = bringing(&claims(A, at(0), at(0))).remembered(remembered, &id);
         unanswered(&site, &request, remembered);
-        let others = Request::new().remembered(remembered, &other).redirected();
+        let others = FakeRequest::new().remembered(remembered, &other).redirected();
         assert_eq!(steered_to(&site, &others), None, "{length} bytes");
-        let again = Request::new().remembered(remembered, &id).redirected();
+        let again = FakeRequest::new().remembered(remembered, &id).redirected();
         assert_eq!(steered_to(&site, &again), a(), "{length} bytes");
     }
 }

@@ -1,8 +1,8 @@
 //! A filter that remembers verified tokens does what one does that verifies each of them.
 
 use limpet_core::Filter;
-use limpet_core::keyring::{Entry, KeyId, KeyState, Keyring, Secret};
-use limpet_core::token::{CarrierMode, Form};
+use limpet_core::keyring::{KeyEntry, KeyId, KeyState, Keyring, Secret};
+use limpet_core::token::{CarrierMode, PayloadForm};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ struct Token {
     key: u8,
     scope: &'static str,
     mode: CarrierMode,
-    form: Form,
+    form: PayloadForm,
     host: &'static str,
     issued_at: u64,
     last_seen: u64,
@@ -41,7 +41,7 @@ impl Token {
 fn token() -> impl Strategy<Value = Token> {
     let scope = prop_oneof![4 => Just("cart"), 1 => Just("other")];
     let mode = prop_oneof![4 => Just(CarrierMode::Cookie), 1 => Just(CarrierMode::Header)];
-    let form = prop_oneof![Just(Form::Sealed), Just(Form::Signed)];
+    let form = prop_oneof![Just(PayloadForm::Sealed), Just(PayloadForm::Signed)];
     let host = prop_oneof![Just(A), Just(B), Just("[2001:db8::1]:80")];
     let times = (0..60_u64, 0..60_u64);
     let changed = prop_oneof![4 => Just(None), 1 => any::<usize>().prop_map(Some)];
@@ -89,12 +89,12 @@ fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
 
 fn keyring(states: [KeyState; 2]) -> Keyring {
     let states = std::iter::once(KeyState::Signing).chain(states);
-    let entries = std::iter::zip(1.., states).map(|(id, state)| Entry {
+    let entries = std::iter::zip(1.., states).map(|(id, state)| KeyEntry {
         id: KeyId(id),
         state,
         secret: (state != KeyState::Revoked).then(|| Secret::new([id; 32])),
     });
-    Keyring::of(&entries.collect::<Vec<_>>()).unwrap()
+    Keyring::from_entries(&entries.collect::<Vec<_>>()).unwrap()
 }
 
 fn filter(policy: &Value) -> Filter {
@@ -123,9 +123,9 @@ proptest! {
             match step {
                 Step::Visit { tokens: (one, other), scope } => {
                     let cookie = format!("{COOKIE}={}; {COOKIE}={}", texts[one], texts[other]);
-                    let request = || Request::new().session(scope).cookie(&cookie).header(HEADER, &texts[other]);
+                    let request = || FakeRequest::new().session(scope).cookie(&cookie).header(HEADER, &texts[other]);
                     let [verified, remembered] =
-                        sites.each_ref().map(|site| site.visit(&request(), &Response::by(A), at(second)));
+                        sites.each_ref().map(|site| site.visit(&request(), &FakeResponse::by(A), at(second)));
                     prop_assert_eq!(verified, remembered);
                 }
                 Step::Keys(states) => {

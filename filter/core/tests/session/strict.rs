@@ -1,6 +1,6 @@
 //! Strict policies: requests of a session fail if its backend is not available.
 
-use limpet_core::token::Refusal;
+use limpet_core::token::TokenRefusal;
 use serde_json::{Value, json};
 
 use crate::world::*;
@@ -9,8 +9,8 @@ fn site(fields: Value) -> Site {
     Site::new(cookie_policy(with(json!({ "strict": true }), fields)))
 }
 
-fn no_host() -> Response {
-    Response::local(503, "no_healthy_upstream", A)
+fn no_host() -> FakeResponse {
+    FakeResponse::local(503, "no_healthy_upstream", A)
 }
 
 #[test]
@@ -19,22 +19,22 @@ fn steering_is_as_strict_as_the_policy() {
         let site = Site::new(cookie_policy(json!({ "strict": strict })));
         let request = bringing(&claims(A, at(0), at(0)));
         assert_eq!(site.session(&request).is_strict(), strict);
-        let steering = site.visit(&request, &Response::by(A), at(0)).steering.unwrap();
+        let steering = site.visit(&request, &FakeResponse::by(A), at(0)).steering.unwrap();
         assert_eq!((steering.host.to_string(), steering.strict), (A.to_owned(), strict));
     }
 }
 
 #[test]
 fn a_client_without_a_session_is_load_balanced() {
-    let visit = site(json!({})).visit(&Request::new(), &Response::by(A), at(0));
+    let visit = site(json!({})).visit(&FakeRequest::new(), &FakeResponse::by(A), at(0));
     assert_eq!((visit.outcomes(), visit.steering), ((NO_TOKEN, ISSUED), None));
 }
 
 #[test]
 fn a_strict_session_ends_when_its_route_leaves_the_cluster() {
     let request = || bringing(&claims(A, at(0), at(0))).cluster("elsewhere");
-    let strict = site(json!({})).visit(&request(), &Response::by(B).cluster("elsewhere"), at(0));
-    assert_eq!(strict.outcomes(), (refused(Refusal::UnknownDestination), ISSUED));
+    let strict = site(json!({})).visit(&request(), &FakeResponse::by(B).cluster("elsewhere"), at(0));
+    assert_eq!(strict.outcomes(), (refused(TokenRefusal::UnknownDestination), ISSUED));
     assert_eq!(strict.steering, None);
     assert_eq!(
         strict.request_edit,
@@ -42,7 +42,7 @@ fn a_strict_session_ends_when_its_route_leaves_the_cluster() {
         "the token does not reach the backend"
     );
     // Otherwise Envoy falls back to load balancing.
-    let soft = Site::new(cookie_policy(json!({}))).visit(&request(), &Response::by(A), at(0));
+    let soft = Site::new(cookie_policy(json!({}))).visit(&request(), &FakeResponse::by(A), at(0));
     assert_eq!(soft.request, STEERED);
 }
 
@@ -51,8 +51,8 @@ fn a_dead_session_is_refused_for_its_own_reason() {
     let site = site(json!({ "idleTimeout": "10s" }));
     let request = bringing(&claims(A, at(0), at(0))).cluster("elsewhere");
     assert_eq!(
-        site.visit(&request, &Response::by(B), at(100)).request,
-        refused(Refusal::Idle)
+        site.visit(&request, &FakeResponse::by(B), at(100)).request,
+        refused(TokenRefusal::Idle)
     );
 }
 
@@ -65,7 +65,7 @@ fn the_status_is_that_of_envoy_unless_the_policy_sets_one() {
     let own = answer(site(json!({ "strictStatus": 421 })));
     assert_eq!((own.status, own.outcomes()), (Some(421), (STEERED, UNCHANGED)));
     assert!(own.edits.is_empty(), "and no token");
-    let with_flags = Response::local(503, "no_healthy_upstream{no_healthy_host}", A);
+    let with_flags = FakeResponse::local(503, "no_healthy_upstream{no_healthy_host}", A);
     assert_eq!(
         site(json!({ "strictStatus": 421 }))
             .visit(&request(), &with_flags, at(0))
@@ -77,7 +77,7 @@ fn the_status_is_that_of_envoy_unless_the_policy_sets_one() {
 #[test]
 fn only_a_session_without_its_backend_gets_the_strict_status() {
     let site = site(json!({ "strictStatus": 421, "idleTimeout": "10s" }));
-    let status = |request: &Request, response: &Response, now| site.visit(request, response, now).status;
+    let status = |request: &FakeRequest, response: &FakeResponse, now| site.visit(request, response, now).status;
     let session = || bringing(&claims(A, at(0), at(0)));
     assert_eq!(
         status(&session(), &no_host(), at(5)),
@@ -85,15 +85,15 @@ fn only_a_session_without_its_backend_gets_the_strict_status() {
         "a session that is due for renewal, too"
     );
     assert_eq!(
-        status(&session(), &Response::by(A).status(503), at(0)),
+        status(&session(), &FakeResponse::by(A).status(503), at(0)),
         None,
         "the backend's own 503"
     );
     assert_eq!(
-        status(&session(), &Response::local(504, "response_timeout", A), at(0)),
+        status(&session(), &FakeResponse::local(504, "response_timeout", A), at(0)),
         None
     );
-    assert_eq!(status(&Request::new(), &no_host(), at(0)), None, "no session");
+    assert_eq!(status(&FakeRequest::new(), &no_host(), at(0)), None, "no session");
     assert_eq!(status(&session(), &no_host(), at(100)), None, "a session that is over");
     let soft = Site::new(cookie_policy(json!({ "strictStatus": 421 })));
     assert_eq!(
@@ -106,7 +106,7 @@ fn only_a_session_without_its_backend_gets_the_strict_status() {
 #[test]
 fn a_strict_session_that_moved_anyway_gets_a_new_token() {
     let visit =
-        site(json!({ "strictStatus": 421 })).visit(&bringing(&claims(A, at(0), at(0))), &Response::by(B), at(0));
+        site(json!({ "strictStatus": 421 })).visit(&bringing(&claims(A, at(0), at(0))), &FakeResponse::by(B), at(0));
     assert_eq!((visit.status, visit.outcomes()), (None, (STEERED, REISSUED)));
 }
 

@@ -37,10 +37,14 @@ fn every_issued_token_is_told() {
 #[test]
 fn a_told_token_counts_in_a_further_carrier() {
     let site = site(json!({ "also": [{"header": {"name": TELL}}, {"query": {"name": "s"}}] }));
-    let token = told(&site.visit(&Request::new(), &Response::by(A), at(0))).unwrap();
-    let by_header = site.visit(&Request::new().header(TELL, &token), &Response::by(A), at(1));
+    let token = told(&site.visit(&FakeRequest::new(), &FakeResponse::by(A), at(0))).unwrap();
+    let by_header = site.visit(&FakeRequest::new().header(TELL, &token), &FakeResponse::by(A), at(1));
     assert_eq!(by_header.outcomes(), (STEERED, UNCHANGED));
-    let by_query = site.visit(&Request::new().path(&format!("/?s={token}")), &Response::by(A), at(1));
+    let by_query = site.visit(
+        &FakeRequest::new().path(&format!("/?s={token}")),
+        &FakeResponse::by(A),
+        at(1),
+    );
     assert_eq!(by_query.outcomes(), (STEERED, UNCHANGED));
 }
 
@@ -49,11 +53,11 @@ fn the_token_of_an_applications_cookie_is_told() {
     let site = Site::new(json!({
         "cookie": {"name": "JSESSIONID", "mode": "prefix"}, "tell": {"header": {"name": TELL}},
     }));
-    let without = site.visit(&Request::new(), &Response::by(A), at(0));
+    let without = site.visit(&FakeRequest::new(), &FakeResponse::by(A), at(0));
     assert_eq!((without.response, told(&without)), (UNCHANGED, None));
     let visit = site.visit(
-        &Request::new(),
-        &Response::by(A).header("set-cookie", "JSESSIONID=abc"),
+        &FakeRequest::new(),
+        &FakeResponse::by(A).header("set-cookie", "JSESSIONID=abc"),
         at(0),
     );
     let token = told(&visit).unwrap();
@@ -64,15 +68,15 @@ fn the_token_of_an_applications_cookie_is_told() {
 #[test]
 fn the_applications_header_of_the_name_is_removed() {
     let site = site(json!({ "also": [{"header": {"name": TELL}}] }));
-    let setting = || Response::by(A).surely_as_asked().header(TELL, "app");
+    let setting = || FakeResponse::by(A).surely_as_asked().header(TELL, "app");
     let session = || bringing(&claims(A, at(0), at(0)));
     // A response without a token is checked only after a client brought the application's value.
     assert_eq!(site.visit(&session(), &setting(), at(1)).edits, []);
-    site.visit(&Request::new().header(TELL, "app"), &setting(), at(1));
+    site.visit(&FakeRequest::new().header(TELL, "app"), &setting(), at(1));
     let visit = site.visit(&session(), &setting(), at(1));
     assert_eq!(visit.edits, [Edit::Remove(TELL.into())]);
     assert_eq!(visit.name_conflict.as_deref(), Some(""), "told once");
-    let issued = site.visit(&Request::new(), &setting(), at(1));
+    let issued = site.visit(&FakeRequest::new(), &setting(), at(1));
     assert_eq!(issued.edits[0], Edit::Remove(TELL.into()));
     assert_eq!(told(&issued), issued.token());
 }
@@ -80,7 +84,7 @@ fn the_applications_header_of_the_name_is_removed() {
 #[test]
 fn the_log_says_which_header_the_application_sets() {
     let site = site(json!({}));
-    let visit = site.visit(&Request::new(), &Response::by(A).header(TELL, "app"), at(0));
+    let visit = site.visit(&FakeRequest::new(), &FakeResponse::by(A).header(TELL, "app"), at(0));
     assert_eq!(
         visit.name_conflict.as_deref(),
         Some(

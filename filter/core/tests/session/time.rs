@@ -1,7 +1,7 @@
 //! Idle and absolute timeouts, renewal, different clocks. `vectors/times-v1.json` tests each limit to the millisecond.
 
 use limpet_core::time::Timestamp;
-use limpet_core::token::Refusal;
+use limpet_core::token::TokenRefusal;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -33,7 +33,11 @@ fn a_renewal_waits_for_an_answer_of_the_backend() {
     let site = idle_site();
     let client = site.client();
     client.visit(A, at(0));
-    let failed = client.visit_by(Request::new(), &Response::local(504, "response_timeout", A), at(500));
+    let failed = client.visit_by(
+        FakeRequest::new(),
+        &FakeResponse::local(504, "response_timeout", A),
+        at(500),
+    );
     assert_eq!(failed.outcomes(), (STEERED, UNCHANGED));
     assert_eq!(client.claims().last_seen, at(0));
 }
@@ -43,7 +47,7 @@ fn a_renewal_does_not_need_another_host() {
     let site = idle_site();
     let request = bringing(&claims(A, at(0), at(0)));
     assert_eq!(
-        site.visit(&request, &Response::by(A).surely_as_asked(), at(500))
+        site.visit(&request, &FakeResponse::by(A).surely_as_asked(), at(500))
             .response,
         RENEWED
     );
@@ -65,7 +69,7 @@ fn a_session_idle_for_more_than_1_1_times_the_timeout_is_over() {
     let client = site.client();
     client.visit(A, at(0));
     let idle = client.visit(B, later(at(IDLE + IDLE / 10), 1));
-    assert_eq!(idle.outcomes(), (refused(Refusal::Idle), ISSUED));
+    assert_eq!(idle.outcomes(), (refused(TokenRefusal::Idle), ISSUED));
     assert_eq!(idle.steering, None);
     assert_eq!(client.claims(), claims(B, later(at(1100), 1), later(at(1100), 1)));
 }
@@ -83,7 +87,7 @@ fn renewals_do_not_extend_the_absolute_timeout() {
     }
     assert_eq!(
         client.visit(A, at(1000)).outcomes(),
-        (refused(Refusal::Expired), ISSUED)
+        (refused(TokenRefusal::Expired), ISSUED)
     );
     assert_eq!(client.claims().issued_at, at(1000));
 }
@@ -95,7 +99,7 @@ fn a_move_restarts_the_absolute_timeout() {
     client.visit(A, at(0));
     client.visit(B, at(900));
     assert_eq!(client.visit(B, at(1899)).outcomes(), (STEERED, UNCHANGED));
-    assert_eq!(client.visit(B, at(1900)).request, refused(Refusal::Expired));
+    assert_eq!(client.visit(B, at(1900)).request, refused(TokenRefusal::Expired));
 }
 
 #[test]
@@ -110,11 +114,11 @@ fn an_absolute_timeout_alone_needs_no_renewal() {
 fn without_a_timeout_max_idle_holds() {
     let site = Site::configured(cookie_policy(json!({})), json!({ "maxIdle": "1000s" }));
     let request = || bringing(&claims(A, at(0), at(0)));
-    let outcomes = |now| site.visit(&request(), &Response::by(A), now).outcomes();
+    let outcomes = |now| site.visit(&request(), &FakeResponse::by(A), now).outcomes();
     assert_eq!(outcomes(at(100)), (STEERED, UNCHANGED));
     assert_eq!(outcomes(at(101)), (STEERED, RENEWED));
     assert_eq!(outcomes(at(1100)), (STEERED, RENEWED));
-    assert_eq!(outcomes(at(1101)), (refused(Refusal::Idle), ISSUED));
+    assert_eq!(outcomes(at(1101)), (refused(TokenRefusal::Idle), ISSUED));
 }
 
 #[test]
@@ -122,11 +126,11 @@ fn max_idle_is_seven_days_by_default() {
     let site = Site::new(cookie_policy(json!({})));
     let day = 24 * 3600;
     let outcome = |now| {
-        site.visit(&bringing(&claims(A, at(0), at(0))), &Response::by(A), now)
+        site.visit(&bringing(&claims(A, at(0), at(0))), &FakeResponse::by(A), now)
             .request
     };
     assert_eq!(outcome(at(7 * day)), STEERED);
-    assert_eq!(outcome(at(8 * day)), refused(Refusal::Idle));
+    assert_eq!(outcome(at(8 * day)), refused(TokenRefusal::Idle));
 }
 
 #[test]
@@ -134,30 +138,30 @@ fn a_clock_may_be_a_minute_behind_that_of_the_issuer() {
     let site = idle_site();
     let outcomes = |millis| {
         let ahead = later(at(0), millis);
-        site.visit(&bringing(&claims(A, ahead, ahead)), &Response::by(A), at(0))
+        site.visit(&bringing(&claims(A, ahead, ahead)), &FakeResponse::by(A), at(0))
             .outcomes()
     };
     assert_eq!(outcomes(1), (STEERED, UNCHANGED));
     assert_eq!(outcomes(60_000), (STEERED, UNCHANGED));
-    assert_eq!(outcomes(60_001), (refused(Refusal::FromTheFuture), ISSUED));
+    assert_eq!(outcomes(60_001), (refused(TokenRefusal::FromTheFuture), ISSUED));
 }
 
 #[test]
 fn the_clock_skew_is_configurable() {
     let site = Site::configured(cookie_policy(json!({})), json!({ "clockSkew": "0s" }));
     let outcome = |issued| {
-        site.visit(&bringing(&claims(A, issued, issued)), &Response::by(A), at(1))
+        site.visit(&bringing(&claims(A, issued, issued)), &FakeResponse::by(A), at(1))
             .request
     };
     assert_eq!(outcome(at(1)), STEERED);
-    assert_eq!(outcome(later(at(1), 1)), refused(Refusal::FromTheFuture));
+    assert_eq!(outcome(later(at(1), 1)), refused(TokenRefusal::FromTheFuture));
 }
 
 #[test]
 fn a_clock_ahead_of_that_of_the_issuer_counts_from_the_token() {
     let site = idle_site();
     let outcomes = |now| {
-        site.visit(&bringing(&claims(A, at(100), at(100))), &Response::by(A), now)
+        site.visit(&bringing(&claims(A, at(100), at(100))), &FakeResponse::by(A), now)
             .outcomes()
     };
     assert_eq!(outcomes(at(160)), (STEERED, UNCHANGED));
@@ -169,7 +173,7 @@ fn last_seen_never_goes_back() {
     // A retiring key renews although nothing lags, even if another Envoy's clock is ahead.
     let keys = json!({ "keys": [key(1, "retiring"), key(2, "signing")] });
     let site = Site::configured(cookie_policy(json!({ "idleTimeout": "1000s" })), keys);
-    let visit = site.visit(&bringing(&claims(A, at(30), at(45))), &Response::by(A), at(0));
+    let visit = site.visit(&bringing(&claims(A, at(30), at(45))), &FakeResponse::by(A), at(0));
     assert_eq!(visit.outcomes(), (STEERED, RENEWED));
     let realm = realm(2, "cart", limpet_core::token::CarrierMode::Cookie, COOKIE);
     let renewed = realm.open(visit.token().unwrap().as_bytes()).unwrap().claims;
@@ -180,7 +184,7 @@ fn last_seen_never_goes_back() {
 fn a_clock_that_steps_back_does_not_move_last_seen_back() {
     let site = idle_site();
     let request = bringing(&claims(A, at(0), at(300)));
-    let visit = site.visit_lasting(&request, &Response::by(A), at(500), at(200));
+    let visit = site.visit_lasting(&request, &FakeResponse::by(A), at(500), at(200));
     let realm = realm(1, "cart", limpet_core::token::CarrierMode::Cookie, COOKIE);
     assert_eq!(
         realm.open(visit.token().unwrap().as_bytes()).unwrap().claims.last_seen,
@@ -196,7 +200,7 @@ fn the_latest_time_is_valid() {
     assert_eq!(client.visit(A, Timestamp::MAX).outcomes(), (STEERED, UNCHANGED));
     assert_eq!(
         client.visit(A, Timestamp::from_unix_millis(0)).request,
-        refused(Refusal::FromTheFuture)
+        refused(TokenRefusal::FromTheFuture)
     );
 }
 
@@ -223,7 +227,7 @@ proptest! {
             if pause <= idle {
                 prop_assert_eq!(outcome, STEERED, "idle for {} of {} ms", pause, idle);
             } else if pause * 10 > idle * 11 {
-                prop_assert_eq!(outcome, refused(Refusal::Idle), "idle for {} of {} ms", pause, idle);
+                prop_assert_eq!(outcome, refused(TokenRefusal::Idle), "idle for {} of {} ms", pause, idle);
             }
         }
     }
@@ -231,7 +235,7 @@ proptest! {
 
 #[test]
 fn a_late_time_is_borne_where_all_times_are_long() {
-    let bears = |policy, fields| Site::configured(policy, fields).filter.bears_late_time(ms(100));
+    let bears = |policy, fields| Site::configured(policy, fields).filter.tolerates_late_time(ms(100));
     for (fields, expected) in [
         (json!({}), true),
         (json!({ "idleTimeout": "10s", "absoluteTimeout": "10s" }), true),

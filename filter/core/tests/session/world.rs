@@ -8,11 +8,11 @@ use std::time::Duration;
 use limpet_core::keyring::{Key, KeyId, KeyState, Keyring, Secret};
 use limpet_core::outcome::{RequestOutcome, ResponseOutcome};
 use limpet_core::time::Timestamp;
-use limpet_core::token::{CarrierMode, Claims, Destination, Form, Realm, Refusal};
+use limpet_core::token::{CarrierMode, Claims, DestinationId, PayloadForm, Realm, TokenRefusal};
 use limpet_core::{Filter, SessionError};
 use serde_json::{Value, json};
 
-pub(crate) use limpet_core::fakes::{CLUSTER, Request, Response, SESSION};
+pub(crate) use limpet_core::fakes::{CLUSTER, FakeRequest, FakeResponse, SESSION};
 pub(crate) use visit::{Edit, Visit};
 
 pub(crate) const A: &str = "10.0.0.1:8080";
@@ -83,15 +83,15 @@ impl Site {
     }
 
     /// A request and its response at the same time. The route must have a session.
-    pub(crate) fn visit(&self, request: &Request, response: &Response, now: Timestamp) -> Visit {
+    pub(crate) fn visit(&self, request: &FakeRequest, response: &FakeResponse, now: Timestamp) -> Visit {
         self.visit_lasting(request, response, now, now)
     }
 
     /// A request and a response that comes later.
     pub(crate) fn visit_lasting(
         &self,
-        request: &Request,
-        response: &Response,
+        request: &FakeRequest,
+        response: &FakeResponse,
         asked: Timestamp,
         answered: Timestamp,
     ) -> Visit {
@@ -102,12 +102,12 @@ impl Site {
         visit.answered(session.on_response(response, || Ok(answered)).unwrap())
     }
 
-    pub(crate) fn policy_of(&self, request: &Request) -> Result<Option<String>, SessionError> {
+    pub(crate) fn policy_of(&self, request: &FakeRequest) -> Result<Option<String>, SessionError> {
         let session = self.filter.session(request)?;
         Ok(session.map(|session| session.policy().to_owned()))
     }
 
-    pub(crate) fn session(&self, request: &Request) -> limpet_core::Session {
+    pub(crate) fn session(&self, request: &FakeRequest) -> limpet_core::RequestSession {
         self.filter.session(request).unwrap().expect("the route has a session")
     }
 
@@ -127,10 +127,10 @@ pub(crate) struct Client<'a> {
 
 impl Client<'_> {
     pub(crate) fn visit(&self, host: &str, now: Timestamp) -> Visit {
-        self.visit_by(Request::new(), &Response::by(host), now)
+        self.visit_by(FakeRequest::new(), &FakeResponse::by(host), now)
     }
 
-    pub(crate) fn visit_by(&self, request: Request, response: &Response, now: Timestamp) -> Visit {
+    pub(crate) fn visit_by(&self, request: FakeRequest, response: &FakeResponse, now: Timestamp) -> Visit {
         let request = match &*self.token.borrow() {
             None => request,
             Some(token) => request.cookie(&format!("{COOKIE}={token}")).header(HEADER, token),
@@ -160,7 +160,7 @@ pub(crate) fn realm(key: u8, scope: &str, mode: CarrierMode, name: &str) -> Real
 pub(crate) fn claims(host: &str, issued_at: Timestamp, last_seen: Timestamp) -> Claims {
     Claims {
         host: host.parse().unwrap(),
-        destination: Destination::of_cluster(CLUSTER.as_bytes()),
+        destination: DestinationId::of_cluster(CLUSTER.as_bytes()),
         issued_at,
         last_seen,
     }
@@ -168,11 +168,11 @@ pub(crate) fn claims(host: &str, issued_at: Timestamp, last_seen: Timestamp) -> 
 
 /// A token of this scope for the cookie of the tests, made with key 1.
 pub(crate) fn cookie_token(scope: &str, claims: &Claims) -> String {
-    realm(1, scope, CarrierMode::Cookie, COOKIE).seal(Form::Sealed, claims, [7; 4])
+    realm(1, scope, CarrierMode::Cookie, COOKIE).seal(PayloadForm::Sealed, claims, [7; 4])
 }
 
-pub(crate) fn bringing(claims: &Claims) -> Request {
-    Request::new().cookie(&format!("{COOKIE}={}", cookie_token("cart", claims)))
+pub(crate) fn bringing(claims: &Claims) -> FakeRequest {
+    FakeRequest::new().cookie(&format!("{COOKIE}={}", cookie_token("cart", claims)))
 }
 
 pub(crate) const STEERED: RequestOutcome = RequestOutcome::Steered;
@@ -186,6 +186,6 @@ pub(crate) const MOVED: ResponseOutcome = ResponseOutcome::Moved;
 pub(crate) const UNADDRESSABLE: ResponseOutcome = ResponseOutcome::Unaddressable;
 pub(crate) const TOO_LARGE: ResponseOutcome = ResponseOutcome::TooLarge;
 
-pub(crate) fn refused(refusal: Refusal) -> RequestOutcome {
+pub(crate) fn refused(refusal: TokenRefusal) -> RequestOutcome {
     RequestOutcome::Refused(refusal)
 }

@@ -18,10 +18,10 @@ const FIRST: usize = 64;
 const BLOCKS: usize = 26;
 
 /// The configuration's address; null if the place is vacant.
-type Place<T> = AtomicPtr<T>;
+type ConfigSlot<T> = AtomicPtr<T>;
 
 pub(super) struct Registry<T> {
-    blocks: [OnceLock<Box<[Place<T>]>>; BLOCKS],
+    blocks: [OnceLock<Box<[ConfigSlot<T>]>>; BLOCKS],
     /// The vacant places, as block and index. Locked only to create or destroy a configuration.
     vacant: Mutex<Vec<(usize, usize)>>,
 }
@@ -39,7 +39,7 @@ impl<T> Registry<T> {
         if vacant.is_empty() {
             let block = self.blocks.iter().position(|block| block.get().is_none())?;
             let size = FIRST << block;
-            let places: Box<[Place<T>]> = (0..size).map(|_| AtomicPtr::default()).collect();
+            let places: Box<[ConfigSlot<T>]> = (0..size).map(|_| AtomicPtr::default()).collect();
             // It was empty, and only the lock's holder fills one.
             let _ = self.blocks.get(block)?.set(places);
             vacant.extend((0..size).rev().map(|index| (block, index)));
@@ -70,8 +70,8 @@ impl<T> Registry<T> {
         let blocks = self.blocks.iter().map_while(OnceLock::get).enumerate();
         let mut found = blocks.filter_map(|(number, block)| {
             let offset = pointer.addr().checked_sub(block.as_ptr().addr())?;
-            let index = offset / size_of::<Place<T>>();
-            (index < block.len() && offset.is_multiple_of(size_of::<Place<T>>())).then_some((number, index))
+            let index = offset / size_of::<ConfigSlot<T>>();
+            (index < block.len() && offset.is_multiple_of(size_of::<ConfigSlot<T>>())).then_some((number, index))
         });
         found.next()
     }

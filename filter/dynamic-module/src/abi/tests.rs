@@ -55,7 +55,7 @@ fn a_panic_is_caught_and_the_request_is_counted_and_untouched() {
     let (config, stream) = start();
     // SAFETY: the stream is alive, and the fake ignores handles.
     unsafe {
-        about(ptr::null_mut(), stream, Stream::on_request);
+        about(ptr::null_mut(), stream, ModuleStream::on_request);
         about(ptr::null_mut(), stream, |_, _| panic!("of a test"));
     }
     let expected = [

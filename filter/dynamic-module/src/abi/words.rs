@@ -11,7 +11,7 @@ pub(super) fn accepted(did: bool, what: &'static str) -> Result<(), HostError> {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Level {
+pub(crate) enum LogLevel {
     Debug = 1,
     Warn = 3,
     Error = 4,
@@ -19,14 +19,14 @@ pub(crate) enum Level {
 
 /// `envoy_dynamic_module_type_http_header_type`
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Headers {
+pub(crate) enum HeaderType {
     Request = 0,
     Response = 2,
 }
 
 /// `envoy_dynamic_module_type_attribute_id`
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Attribute {
+pub(crate) enum AttributeId {
     /// Behind the hops that Envoy trusts.
     SourceAddress = 24,
     UpstreamAddress = 41,
@@ -37,7 +37,7 @@ pub(crate) enum Attribute {
 
 /// `envoy_dynamic_module_type_metadata_source`
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Metadata {
+pub(crate) enum MetadataSource {
     Route = 1,
     Cluster = 2,
 }

@@ -2,20 +2,20 @@ use std::sync::Arc;
 
 use limpet_core::census::Census;
 use limpet_core::envoy::{SESSION_HEADER, VIA_UPSTREAM};
-use limpet_core::fakes::exchanges::{Done, Exchange, Exchanges, Given, now};
-use limpet_core::token::Destination;
+use limpet_core::fakes::exchanges::{Exchange, ExchangeInput, ExchangeOutput, Exchanges, now};
+use limpet_core::token::DestinationId;
 
 use super::*;
 use crate::budgets;
 use crate::census::CENSUS;
 use crate::host::host_header;
-use crate::table::PlaceTable;
+use crate::table::BucketTable;
 
 pub(super) struct Ongoing {
     response: Vec<(String, String)>,
     /// By path, whose parts NUL divides.
     properties: BTreeMap<&'static str, String>,
-    pub(super) done: Done,
+    pub(super) done: ExchangeOutput,
 }
 
 impl Ongoing {
@@ -40,7 +40,7 @@ impl Ongoing {
         Self {
             response: given.response_fields(),
             properties,
-            done: Done::default(),
+            done: ExchangeOutput::default(),
         }
     }
 
@@ -67,14 +67,14 @@ impl Ongoing {
 
     /// Matches the request again after the filter returns, with this destination in its header.
     pub(super) fn lead(&mut self) {
-        self.done.lead();
+        self.done.extract_destination();
     }
 
     /// Without a route for the destination, the native filter does not get the host.
-    fn match_again(&mut self, given: &Given) {
+    fn match_again(&mut self, given: &ExchangeInput) {
         let Some(led) = &self.done.led else { return };
         let cluster = given.led_to(led);
-        if Destination::of_cluster(cluster.as_bytes()).to_string() != *led {
+        if DestinationId::of_cluster(cluster.as_bytes()).to_string() != *led {
             self.done.steered = None;
         }
         self.properties.insert("xds\0cluster_name", cluster.to_owned());
@@ -97,31 +97,31 @@ fn all(fields: &[(String, String)]) -> Vec<u8> {
     buffer(&fields)
 }
 
-fn configured(table: &Exchanges) -> Rc<Plugin> {
+fn configured(table: &Exchanges) -> Rc<WasmPlugin> {
     let (filter, _) = Filter::from_json(table.config.to_string().as_bytes(), &|_| None).unwrap();
     filter.remember_tokens();
-    filter.keep_tables(|_, rules| Arc::new(PlaceTable::new(*rules, [7; 16])));
-    Rc::new(Plugin {
+    filter.set_tables(|_, rules| Arc::new(BucketTable::new(*rules, [7; 16])));
+    Rc::new(WasmPlugin {
         counters: plugin::counters(&filter).unwrap(),
         filter,
         exact_time: true,
     })
 }
 
-fn carry_out(plugin: &Rc<Plugin>, exchange: &Exchange) -> Done {
+fn carry_out(plugin: &Rc<WasmPlugin>, exchange: &Exchange) -> ExchangeOutput {
     let given = &exchange.given;
     let mut request = given.request_fields();
     if !given.session.is_empty() {
         request.push((SESSION_HEADER.to_owned(), given.session.clone()));
     }
     let answer = given.answer();
-    CENSUS.with_borrow(|census| census.as_ref().unwrap().follow(&answer, now()));
-    budgets::give(&answer.sheds, now());
+    CENSUS.with_borrow(|census| census.as_ref().unwrap().apply(&answer, now()));
+    budgets::publish(&answer.sheds, now());
     HOST.with_borrow_mut(|host| {
         host.request = all(&request);
         host.exchange = Some(Ongoing::new(exchange));
     });
-    let mut stream = Stream::new(Some(Rc::clone(plugin)));
+    let mut stream = WasmStream::new(Some(Rc::clone(plugin)));
     stream.on_http_request_headers(0, true);
     done(|exchange| exchange.match_again(given));
     done(|exchange| exchange.answered(&given.by));

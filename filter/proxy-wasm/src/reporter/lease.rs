@@ -17,17 +17,17 @@ thread_local! {
 }
 
 /// This VM serves requests, so its thread is a worker.
-pub(crate) fn serve() {
+pub(crate) fn mark_serving() {
     SERVES.set(true);
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Holder {
+struct LeaseOwner {
     id: u64,
     serves: bool,
 }
 
-impl Holder {
+impl LeaseOwner {
     fn read(bytes: &[u8]) -> Option<Self> {
         let (id, [serves]) = bytes.split_first_chunk()? else {
             return None;
@@ -46,7 +46,7 @@ impl Holder {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum LeaseRole {
     Reports,
     HandsOver(u64),
     Waits,
@@ -61,20 +61,24 @@ pub(super) struct Lease {
 
 impl Lease {
     /// Renews the lease, or takes it if possible.
-    pub(super) fn turn(&mut self, id: u64) -> Role {
+    pub(super) fn turn(&mut self, id: u64) -> LeaseRole {
         let serves = SERVES.get();
-        let own = Holder { id, serves };
+        let own = LeaseOwner { id, serves };
         self.is_held = false;
         let Ok((bytes, version)) = hostcalls::get_shared_data(NAME) else {
-            return Role::Waits;
+            return LeaseRole::Waits;
         };
-        let holder = bytes.and_then(|bytes| Holder::read(&bytes));
+        let holder = bytes.and_then(|bytes| LeaseOwner::read(&bytes));
         if let Some(other) = self.other(own, holder, version) {
-            return Role::HandsOver(other);
+            return LeaseRole::HandsOver(other);
         }
         // Of several that come first, the last one stays.
         self.is_held = hostcalls::set_shared_data(NAME, Some(&own.bytes()), version).is_ok();
-        if self.is_held { Role::Reports } else { Role::Waits }
+        if self.is_held {
+            LeaseRole::Reports
+        } else {
+            LeaseRole::Waits
+        }
     }
 
     pub(super) fn is_held(&self) -> bool {
@@ -82,11 +86,11 @@ impl Lease {
     }
 
     /// The lease's other holder; `None` if this VM may take it.
-    fn other(&mut self, own: Holder, holder: Option<Holder>, version: Option<u32>) -> Option<u64> {
+    fn other(&mut self, own: LeaseOwner, holder: Option<LeaseOwner>, version: Option<u32>) -> Option<u64> {
         let is_same = self.version == version;
         self.unchanged = if is_same { self.unchanged + 1 } else { 0 };
         self.version = version;
-        let gives_way = |other: &Holder| other.serves && !own.serves;
+        let gives_way = |other: &LeaseOwner| other.serves && !own.serves;
         holder
             .filter(|other| other.id != own.id && self.unchanged < PATIENCE && !gives_way(other))
             .map(|other| other.id)
@@ -97,15 +101,15 @@ impl Lease {
 mod tests {
     use super::*;
 
-    const OWN: Holder = Holder { id: 1, serves: false };
+    const OWN: LeaseOwner = LeaseOwner { id: 1, serves: false };
 
-    fn holder(serves: bool) -> Holder {
-        Holder { id: 2, serves }
+    fn holder(serves: bool) -> LeaseOwner {
+        LeaseOwner { id: 2, serves }
     }
 
     #[test]
     fn a_lease_is_taken_when_its_holder_is_gone() {
-        let serves = Holder { serves: true, ..OWN };
+        let serves = LeaseOwner { serves: true, ..OWN };
         let mut lease = Lease::default();
         assert_eq!(lease.other(OWN, None, None), None);
         for version in 1..20 {
@@ -119,7 +123,7 @@ mod tests {
 
     #[test]
     fn who_serves_requests_gives_way_to_who_does_not() {
-        let serves = Holder { serves: true, ..OWN };
+        let serves = LeaseOwner { serves: true, ..OWN };
         let mut lease = Lease::default();
         assert_eq!(lease.other(OWN, Some(holder(true)), Some(1)), None);
         for (own, other) in [(OWN, false), (serves, false), (serves, true)] {
@@ -131,13 +135,13 @@ mod tests {
     #[test]
     fn a_holder_is_read_as_it_is_written() {
         for serves in [false, true] {
-            let own = Holder {
+            let own = LeaseOwner {
                 id: 0x0102_0304_0506_0708,
                 serves,
             };
-            assert_eq!(Holder::read(&own.bytes()), Some(own));
+            assert_eq!(LeaseOwner::read(&own.bytes()), Some(own));
         }
-        assert_eq!(Holder::read(&[0; 8]), None);
-        assert_eq!(Holder::read(&[]), None);
+        assert_eq!(LeaseOwner::read(&[0; 8]), None);
+        assert_eq!(LeaseOwner::read(&[]), None);
     }
 }

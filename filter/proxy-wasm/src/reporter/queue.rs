@@ -10,19 +10,19 @@ const NAME: &str = "limpet.sessions.reports";
 const MOST: usize = 1024;
 
 #[derive(Debug)]
-pub(super) struct Queue(u32);
+pub(super) struct ReportQueue(u32);
 
-impl Queue {
+impl ReportQueue {
     pub(super) fn open() -> Result<Self, Status> {
         hostcalls::register_shared_queue(NAME).map(Self)
     }
 
     /// Returns whether the report is handed over.
-    pub(super) fn put(&self, report: &Report) -> bool {
+    pub(super) fn push(&self, report: &Report) -> bool {
         hostcalls::enqueue_shared_queue(self.0, Some(&report.encode_to_vec())).is_ok()
     }
 
-    pub(super) fn take(&self) -> impl Iterator<Item = Report> {
+    pub(super) fn drain(&self) -> impl Iterator<Item = Report> {
         let next = || hostcalls::dequeue_shared_queue(self.0).ok().flatten();
         // Only VMs of the same kind write into it.
         std::iter::from_fn(next)

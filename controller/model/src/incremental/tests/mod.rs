@@ -12,9 +12,9 @@ use crate::build::build_within;
 use crate::looked;
 use crate::memory::MOST_BYTES;
 use crate::session_fields::ScopeName;
-use crate::{Gateways, ManagedEnvoys, SessionPolicyKind, SessionPolicyName};
+use crate::{GatewayOwner, ManagedEnvoys, SessionPolicyKind, SessionPolicyName};
 use limpet_api::ObjectRef;
-use links::Hold;
+use links::LinkKind;
 use world::{Random, World};
 
 const CHANGES: usize = 500;
@@ -35,20 +35,20 @@ fn settings(seed: u64) -> Settings {
             ..Settings::default()
         },
         _ => Settings {
-            gateways: Gateways::Of(controllers),
+            gateways: GatewayOwner::Of(controllers),
             ..Settings::default()
         },
     }
 }
 
 /// Sometimes so little room that something is forgotten.
-fn context(seed: u64) -> Context<'static> {
-    Context {
-        limits: Limits {
+fn context(seed: u64) -> BuildContext<'static> {
+    BuildContext {
+        limits: BuildLimits {
             most_bytes: if seed.is_multiple_of(3) { 1_000 } else { MOST_BYTES },
             most_cookies: 2,
         },
-        ..Context::default()
+        ..BuildContext::default()
     }
 }
 
@@ -149,7 +149,7 @@ fn with_routes() -> (Objects, Vec<String>, Vec<String>) {
 fn largest_island(incremental: &mut Incremental, objects: &Objects) -> usize {
     let settings = Settings::default();
     let (graph, reports) = incremental.build(objects, &settings);
-    let expected = build_within(objects, &settings, Context::default());
+    let expected = build_within(objects, &settings, BuildContext::default());
     assert_eq!((graph, reports), (expected.graph, expected.reports));
     let members = |island: &Island| incremental.partition.members(*island).len();
     incremental.parts.keys().map(members).max().unwrap()
@@ -226,7 +226,7 @@ fn a_route_that_changed_had_all_ingress_routes_of_its_services_built() {
         looked::take();
         let built = incremental.build(objects, &settings);
         let looked = looked::take();
-        let expected = build_within(objects, &settings, Context::default());
+        let expected = build_within(objects, &settings, BuildContext::default());
         assert_eq!(built, (expected.graph, expected.reports));
         looked
     };
@@ -276,10 +276,10 @@ fn each_route_that_shares_a_scope_looked_at_all_others() {
     let member = |index: usize| {
         let name = ObjectName::new("a", &index.to_string());
         let kind = Kind::HttpRoute;
-        Member::Object(ObjectRef { kind, name })
+        IslandMember::Object(ObjectRef { kind, name })
     };
-    let scope = Link::Scope(ScopeName::try_from("shop".to_owned()).unwrap());
-    let (joins, reads) = ((scope.clone(), Hold::Joins), (Link::Nodes, Hold::Reads));
+    let scope = IslandLink::Scope(ScopeName::try_from("shop".to_owned()).unwrap());
+    let (joins, reads) = ((scope.clone(), LinkKind::Joins), (IslandLink::Nodes, LinkKind::Reads));
     let mut partition = Partition::default();
     looked::take();
     for index in 0..MANY {

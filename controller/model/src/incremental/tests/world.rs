@@ -9,8 +9,8 @@ use crate::endpoints::Readiness;
 use crate::references::selector_service;
 use crate::session_fields::SessionField;
 use crate::{
-    Authorities, Certificate, InPlace, Map, Memory, Objects, Quarantined, SessionPolicyKind, SessionPolicyName,
-    envoys_name,
+    Authorities, Certificate, Map, Memory, Objects, Quarantined, RouteReplacement, SessionPolicyKind,
+    SessionPolicyName, envoys_name,
 };
 
 /// xorshift64*, which is the same everywhere.
@@ -186,7 +186,11 @@ impl World {
                 let (kind, prefix) = (of_kind[random.below(3)], random.of(&["r", "i"]));
                 let name = ObjectName::new(namespace, &format!("{prefix}{}", random.below(4)));
                 let object = ObjectRef { kind, name };
-                let serves = [InPlace::Former, InPlace::Status500, InPlace::Nothing][random.below(3)];
+                let serves = [
+                    RouteReplacement::Former,
+                    RouteReplacement::Status500,
+                    RouteReplacement::Nothing,
+                ][random.below(3)];
                 let quarantined = Quarantined {
                     generation: 1,
                     words: "no".to_owned(),

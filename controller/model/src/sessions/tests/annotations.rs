@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::session_fields::{Of, SessionField, Values};
+use crate::session_fields::{FieldTarget, FieldValues, SessionField};
 use crate::sessions::annotations::camel_case;
-use crate::{CookiePath, OrNone, SessionFields, SessionScope, SessionSplit};
+use crate::{CookiePath, SessionFields, SessionScope, SessionSplit, ValueOrNone};
 use limpet_core::config::schema::{
     CacheControlConfig, CookieModeConfig, FurtherConfig, LifetimeTypeConfig, SameSiteConfig, SecureConfig, TellConfig,
     TokenConfig,
@@ -144,9 +144,9 @@ fn each_page_lists_every_field_with_its_values() {
             assert!(words.iter().all(|word| row.contains(word)), "{row}: {words:?}");
         };
         let words: Vec<String> = match field.values {
-            Values::Words(words) => words.iter().map(|word| format!("`{word}`")).collect(),
-            Values::Yaml(nothing, examples) => [nothing, examples[0]].map(|text| format!("`{text}`")).into(),
-            Values::Like(..) => Vec::new(),
+            FieldValues::Words(words) => words.iter().map(|word| format!("`{word}`")).collect(),
+            FieldValues::Yaml(nothing, examples) => [nothing, examples[0]].map(|text| format!("`{text}`")).into(),
+            FieldValues::Like(..) => Vec::new(),
         };
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let annotation = field.annotation();
@@ -233,13 +233,13 @@ fn defaults_are_for_what_nobody_says() {
         absolute_timeout: Some(Duration::from_secs(7200).into()),
         idle_timeout: Some(Duration::from_secs(60).into()),
         also: Some(vec![further.clone()]),
-        tell: Some(OrNone(Some(tell.clone()))),
+        tell: Some(ValueOrNone(Some(tell.clone()))),
         begin: Some(serde_json::from_value(json!({"cookie": "SID"})).unwrap()),
         end: Some(serde_json::from_value(json!({"cookie": "SID"})).unwrap()),
         r#move: Some(serde_json::from_value(json!({"header": "x-move"})).unwrap()),
-        rebalance: Some(OrNone(Some(Duration::from_secs(5).into()))),
-        query: Some(OrNone(None)),
-        source: Some(OrNone(None)),
+        rebalance: Some(ValueOrNone(Some(Duration::from_secs(5).into()))),
+        query: Some(ValueOrNone(None)),
+        source: Some(ValueOrNone(None)),
     };
     let mut world = with_policy(&named("s"));
     world.settings.session_defaults = defaults.clone();
@@ -443,7 +443,7 @@ fn the_applications_cookie_has_a_name_and_its_own_attributes() {
     // `root` and `route` have no effect on the application's cookie.
     let fields = SessionField::ALL
         .iter()
-        .filter(|field| matches!(field.of, Of::Cookie | Of::Carrier));
+        .filter(|field| matches!(field.of, FieldTarget::Cookie | FieldTarget::Carrier));
     let fields = fields.map(SessionField::annotation);
     for name in fields.filter(|name| !["path", "idle-timeout", "rebalance"].contains(&name.as_str())) {
         let field = SessionField::of_annotation(&name).unwrap();

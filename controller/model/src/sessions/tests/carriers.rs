@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::annotations::{at, named, worlds};
 use super::*;
 use crate::SessionFields;
-use crate::session_fields::{Of, SessionField};
+use crate::session_fields::{FieldTarget, SessionField};
 
 #[test]
 fn defaults_for_cookies_do_not_hurt_what_is_in_their_place() {
@@ -155,7 +155,7 @@ fn what_is_for_cookies_is_refused_in_their_place() {
         }
         let mut expected: BTreeSet<String> = SessionField::ALL
             .iter()
-            .filter(|field| field.of == Of::Cookie)
+            .filter(|field| field.of == FieldTarget::Cookie)
             .map(SessionField::annotation)
             .collect();
         expected.extend(["mode", "idle-timeout", "rebalance", "source"].map(str::to_owned));

@@ -25,8 +25,8 @@ use super::{RuleFacts, RuleSession, Sessions, sessions};
 use crate::graph::{Hostname, PathMatch, RuleName, Session};
 use crate::objects::RuleBackend;
 use crate::reports::{AncestorReport, Condition, ConditionStatus, PolicyReport};
-use crate::sessions::Context;
-use crate::{Gateways, Objects, SessionPolicyKind, SessionPolicyName, Settings};
+use crate::sessions::BuildContext;
+use crate::{GatewayOwner, Objects, SessionPolicyKind, SessionPolicyName, Settings};
 use limpet_api::{BackendRef, HttpMatch, Kind, Object, ObjectName, ObjectRef, ParentRef, SessionPersistence, Text};
 use limpet_core::config::schema::PolicyConfig;
 
@@ -373,5 +373,11 @@ pub(super) fn inline(services: &[&str], persistence: &Value) -> Value {
 /// All Gateways serve.
 pub(super) fn sessions_of(world: &World, rules: &[RuleFacts<'_>]) -> Sessions {
     let serving = rules.iter().flat_map(|rule| &rule.gateways).collect();
-    sessions(&world.objects, &world.settings, rules, &serving, Context::default())
+    sessions(
+        &world.objects,
+        &world.settings,
+        rules,
+        &serving,
+        BuildContext::default(),
+    )
 }

@@ -275,7 +275,7 @@ fn a_services_affinity_is_noted_where_it_has_no_effect() {
     assert_eq!(ours.status("p"), [ACCEPTED]);
     assert!(ours.rules.iter().all(|rule| rule.notes.is_empty()));
 
-    world.settings.gateways = Gateways::Of(BTreeSet::from(["example.com/other".to_owned()]));
+    world.settings.gateways = GatewayOwner::Of(BTreeSet::from(["example.com/other".to_owned()]));
     let sessions = world.sessions();
     let note = |service: &str| {
         format!("sessionAffinity ClientIP has no effect with another control plane, on: Service shop/{service}")

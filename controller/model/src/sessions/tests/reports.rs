@@ -143,7 +143,7 @@ fn a_policy_without_sessions_conflicts_with_none() {
     assert_eq!(sessions.status("p"), [ACCEPTED]);
 }
 
-/// GEP-713: see `Statuses::has_room`.
+/// GEP-713: see `PolicyStatuses::has_room`.
 #[test]
 fn the_seventeenth_gateway_has_no_sessions_and_routes_say_so() {
     let gateways: Vec<String> = (0..17).map(|index| format!("g{index:02}")).collect();

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::graph::AskedBy;
+use crate::graph::SessionRequester;
 use crate::{SessionScope, SessionSplit};
 
 fn named(name: &str) -> Value {
@@ -314,10 +314,13 @@ fn a_canary_of_xbackends_could_not_be_sticky() {
         assert!(cookie.forward && cookie.name == "s1" && !cookie.per_scope);
         assert!(sessions.destinations.is_empty());
         let first = ObjectName::new("shop", "one");
-        assert_eq!(sessions.rules[0].asked_by, Some(AskedBy::Backends(vec![first.clone()])));
+        assert_eq!(
+            sessions.rules[0].requested_by,
+            Some(SessionRequester::Backends(vec![first.clone()]))
+        );
         for (name, expected) in [
             ("one", "so its sessions are for all backends of"),
-            ("two", "so the sessions are those of XBackend shop/one on"),
+            ("two", "so the sessions of XBackend shop/one apply on"),
         ] {
             let report = &sessions.backends[&ObjectName::new("shop", name)];
             let status = only_ancestor(report);

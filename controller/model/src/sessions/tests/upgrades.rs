@@ -27,7 +27,7 @@ fn with(policy: Value) -> World {
 }
 
 fn former_sessions(world: &World) -> RememberedSessions {
-    remembered(&world.objects, &world.sessions().judged, |_| false)
+    remembered(&world.objects, &world.sessions().verdicts, |_| false)
 }
 
 fn status(world: &World) -> Vec<String> {

@@ -411,8 +411,8 @@ fn respond(status: u16, made: EnvoyRoute) -> EnvoyRoute {
     }
 }
 
-/// What clusters hash: a request that has one of these goes only by that one. The client's address comes from the filter,
-/// else from Envoy, behind its trusted proxies.
+/// What clusters hash: a request that has one of these goes only by that one. The client's address comes from the
+/// filter, else from Envoy, behind its trusted proxies.
 fn hash_policies(hash: &[HashOn]) -> Vec<HashPolicy> {
     let of = |on: &HashOn| match on {
         HashOn::Address => vec![

@@ -14,7 +14,7 @@ use crate::json::typed;
 use crate::manifests::ManifestInputs;
 use crate::{ControlPlane, FilterInputs, FilterKeys, RetainedConfig, filter_config, used_policies};
 use limpet_api::{Kind, ObjectName, ObjectRef};
-use limpet_model::graph::{Action, AskedBy, ClusterName, RuleName, RuleOrigin, Session, SessionUse};
+use limpet_model::graph::{Action, ClusterName, RuleName, RuleOrigin, Session, SessionRequester, SessionUse};
 use limpet_model::{FewSet, Graph, Objects};
 use limpet_resources::ResourceType;
 
@@ -95,7 +95,7 @@ fn add_rule(graph: &mut Graph) {
         index: 0,
         name: Some("rule".to_owned()),
         gateways: FewSet::from_iter([gateway()]),
-        asked_by: AskedBy::Backends(Vec::new()),
+        requested_by: SessionRequester::Backends(Vec::new()),
     };
     let rule = RuleName("HTTPRoute/shop/web/rule".into());
     graph.rules.insert(rule, Arc::new(origin));

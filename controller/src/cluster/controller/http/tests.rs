@@ -1,7 +1,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use limpet_core::keyring::{Entry, KeyId, KeyState, Seals, Secret};
+use limpet_core::keyring::{KeyEntry, KeyId, KeyState, Seals, Secret};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -111,7 +111,7 @@ impl Site {
 
 /// One that answers other replicas.
 fn session_registry() -> SessionRegistry {
-    let entry = Entry {
+    let entry = KeyEntry {
         id: KeyId(1),
         state: KeyState::Signing,
         secret: Some(Secret::new([1; Secret::LEN])),

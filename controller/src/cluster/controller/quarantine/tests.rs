@@ -83,10 +83,10 @@ fn a_refused_route_gets_the_next_best_until_taken() {
         let served = tried.http_routes[&a().name].meta.generation;
         (is_changed, quarantined.serves, served)
     };
-    assert_eq!(refused(), (true, InPlace::Former, 1));
-    assert_eq!(refused(), (true, InPlace::Status500, 2));
-    assert_eq!(refused(), (true, InPlace::Nothing, 2));
-    assert_eq!(refused(), (false, InPlace::Nothing, 2));
+    assert_eq!(refused(), (true, RouteReplacement::Former, 1));
+    assert_eq!(refused(), (true, RouteReplacement::Status500, 2));
+    assert_eq!(refused(), (true, RouteReplacement::Nothing, 2));
+    assert_eq!(refused(), (false, RouteReplacement::Nothing, 2));
     let b = ObjectName::new("shop", "b");
     assert_eq!(tried.http_routes[&b], now.http_routes[&b]);
 }
@@ -96,7 +96,7 @@ fn without_a_former_version_a_route_answers_500() {
     let now = objects(1, 1);
     let mut tried = now.clone();
     assert!(Quarantine::default().replace(&mut tried, &now, no(a())));
-    assert_eq!(tried.quarantined[&a()].serves, InPlace::Status500);
+    assert_eq!(tried.quarantined[&a()].serves, RouteReplacement::Status500);
 }
 
 #[test]
@@ -196,10 +196,10 @@ fn a_refused_ingress_route_gets_its_former_version() {
             host.expect("a root").fqdn,
         )
     };
-    assert_eq!(refused(), (true, InPlace::Former, "one.example".to_owned()));
-    assert_eq!(refused(), (true, InPlace::Status500, "two.example".to_owned()));
-    assert_eq!(refused(), (true, InPlace::Nothing, "two.example".to_owned()));
-    assert_eq!(refused(), (false, InPlace::Nothing, "two.example".to_owned()));
+    assert_eq!(refused(), (true, RouteReplacement::Former, "one.example".to_owned()));
+    assert_eq!(refused(), (true, RouteReplacement::Status500, "two.example".to_owned()));
+    assert_eq!(refused(), (true, RouteReplacement::Nothing, "two.example".to_owned()));
+    assert_eq!(refused(), (false, RouteReplacement::Nothing, "two.example".to_owned()));
     quarantine.remember(&now, &Objects::default(), |_| RouteStanding::Accepted);
     assert!(quarantine.former.is_empty());
 }

@@ -12,14 +12,14 @@ use tokio::sync::watch;
 use super::*;
 use crate::cluster::reconcile::diagnostics::Diagnostics;
 use crate::cluster::reconcile::reconcile_loop::Reconcile as _;
-use crate::cluster::reconcile::test_server::{Asked, client, client_with_bodies, list, refusal, take};
+use crate::cluster::reconcile::test_server::{RecordedRequest, client, client_with_bodies, list, refusal, take};
 use crate::cluster::reconcile::turns::ROUND;
 
 /// The API server refuses the objects of the namespace `many`.
 struct Site {
     reconciler: ManifestReconciler,
     written: watch::Receiver<WrittenManifests>,
-    asked: Asked,
+    asked: RecordedRequest,
     wanting: Arc<watch::Sender<Option<Arc<DesiredManifests>>>>,
     leading: watch::Sender<bool>,
 }
@@ -80,7 +80,7 @@ type Wanting = (
 
 fn leader(
     client: kube::Client,
-    asked: Asked,
+    asked: RecordedRequest,
     recipient: ManifestRecipient,
     propagation: Duration,
     (wanting, wants): Wanting,
@@ -97,7 +97,7 @@ fn leader(
     }
 }
 
-fn patches(asked: &Asked) -> Vec<String> {
+fn patches(asked: &RecordedRequest) -> Vec<String> {
     let mut asked = take(asked);
     asked.retain(|request| request.starts_with("PATCH"));
     asked

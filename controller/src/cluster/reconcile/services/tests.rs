@@ -9,7 +9,7 @@ use super::*;
 use crate::cluster::kube::Observation;
 use crate::cluster::reconcile::reconcile_loop::Reconcile as _;
 use crate::cluster::reconcile::reported::PublishedReports;
-use crate::cluster::reconcile::test_server::{Asked, client, refusal, take};
+use crate::cluster::reconcile::test_server::{RecordedRequest, client, refusal, take};
 use crate::cluster::reconcile::turns::ROUND;
 use limpet_api::{Kind, ObjectName};
 
@@ -17,7 +17,7 @@ use limpet_api::{Kind, ObjectName};
 struct Site {
     reconciler: ServiceReconciler,
     refused: watch::Receiver<RefusedServices>,
-    asked: Asked,
+    asked: RecordedRequest,
     reporting: Arc<watch::Sender<Option<PublishedReports>>>,
     _observing: watch::Sender<Observation>,
     _leading: watch::Sender<bool>,
@@ -101,7 +101,7 @@ fn many(count: usize) -> Vec<ObjectName> {
     many.chain([ObjectName::new("other", "one")]).collect()
 }
 
-fn patches(asked: &Asked) -> Vec<String> {
+fn patches(asked: &RecordedRequest) -> Vec<String> {
     let mut asked = take(asked);
     asked.retain(|request| request.starts_with("PATCH"));
     asked

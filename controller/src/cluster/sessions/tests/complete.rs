@@ -142,7 +142,7 @@ fn what_is_told_of_a_pod_before_it_is_known_is_asked_for_again() {
     let hear = || {
         let report = envoy.report(now())?;
         let answer = shop.registry.receive(GROUP, NodeReport::Sessions(report)).unwrap();
-        envoy.arrived(&answer, now());
+        envoy.receive(&answer, now());
         Some(answer.memory)
     };
     see(&envoy, shop.backend(1), 1);

@@ -31,7 +31,7 @@ fn with_sessions(sessions: u32) -> (Shop, Census) {
 fn nothing_of(backend: Backend) -> Report {
     let of_backend = BackendReport {
         last_use: now().unix_millis(),
-        ..BackendReport::of(backend)
+        ..BackendReport::new(backend)
     };
     Report {
         backends: vec![of_backend],
@@ -65,7 +65,7 @@ fn an_invented_uid_keeps_no_pod_of_another_namespace() {
     shop.hear(&envoy);
     // Its own pod, with the uids of the victim and of no pod.
     let evil = show(&shop, "evil", &[(1, "invented"), (9, "invented"), (8, "one")]);
-    let destination = Destination::of_cluster(evil.0.as_bytes());
+    let destination = DestinationId::of_cluster(evil.0.as_bytes());
     let busy = |number| Backend::new(destination, address(number), Duration::from_secs(600));
     let evil_envoy = Census::new([2; 16], 100);
     for number in [1, 8, 9] {
@@ -224,7 +224,7 @@ fn a_tenant_with_many_pods_leaves_others_their_share() {
     shop.registry.content().ledger = SessionLedger::with_room(100_000);
     let pods: Vec<(u8, &str)> = (1..=200).map(|number| (number, "pod")).collect();
     let many = show(&shop, "many", &pods);
-    let destination = Destination::of_cluster(many.0.as_bytes());
+    let destination = DestinationId::of_cluster(many.0.as_bytes());
     let hog = Census::new([2; 16], 1000);
     for (number, _) in &pods {
         let backend = Backend::new(destination, address(*number), Duration::from_secs(600));
@@ -276,7 +276,7 @@ fn numbers_do_not_overflow() {
             .unwrap();
         let mut report = nothing_of(shop.backend(number));
         report.backends[0].requests = u64::MAX - 1;
-        report.backends[0].left = u64::MAX - 1;
+        report.backends[0].departed = u64::MAX - 1;
         report.backends[0].rebalanced = vec![
             RebalancedReport {
                 number: u64::MAX,
@@ -303,9 +303,9 @@ fn numbers_do_not_overflow() {
 fn an_envoy_whose_clock_is_ahead_sees_sessions_now() {
     let (shop, envoy) = (Shop::new(), envoy());
     let at = later(7200);
-    envoy.see(&Seen {
+    envoy.record(&ObservedSession {
         backend: shop.backend(1),
-        session: Identity::Token([7; 4]),
+        session: SessionIdentity::Token([7; 4]),
         began: at,
         at,
     });
@@ -319,9 +319,9 @@ fn an_envoy_whose_clock_is_ahead_sees_sessions_now() {
 fn sessions_that_an_envoy_sees_in_the_past_are_missing() {
     let (shop, envoy) = (Shop::new(), envoy());
     let at = Timestamp::from_unix_millis(now().unix_millis() - 7_200_000);
-    envoy.see(&Seen {
+    envoy.record(&ObservedSession {
         backend: shop.backend(1),
-        session: Identity::Token([7; 4]),
+        session: SessionIdentity::Token([7; 4]),
         began: at,
         at,
     });
@@ -356,8 +356,8 @@ fn a_clock_that_was_set_lets_envoys_tell_everything_again() {
     assert!(content.memory < ahead);
     assert_eq!(content.forgot, wants + 2);
     assert!(envoy.report(now()).is_none());
-    envoy.arrived(&answer(memory), now());
-    envoy.arrived(&answer(content.memory), now());
+    envoy.receive(&answer(memory), now());
+    envoy.receive(&answer(content.memory), now());
     assert!(envoy.report(now()).is_some());
     // Nothing seems to have been used after now.
     content.observe_clock(later(70), at(70));
@@ -367,10 +367,10 @@ fn a_clock_that_was_set_lets_envoys_tell_everything_again() {
     assert!(content.ledger.hosts().is_empty());
 }
 
-fn answer(memory: u64) -> Answer {
-    Answer {
+fn answer(memory: u64) -> ReportResponse {
+    ReportResponse {
         memory,
-        ..Answer::default()
+        ..ReportResponse::default()
     }
 }
 
@@ -381,8 +381,8 @@ fn a_cluster_whose_hash_is_that_of_another_takes_nobodys_place() {
     let (evil, victim) = (0..)
         .find_map(|number| {
             let [evil, victim] = ["evil", "shop"].map(|namespace| format!("service/{namespace}/s{number}/80"));
-            names.insert(Destination::of_cluster(evil.as_bytes()), evil);
-            let collides = names.get(&Destination::of_cluster(victim.as_bytes()))?;
+            names.insert(DestinationId::of_cluster(evil.as_bytes()), evil);
+            let collides = names.get(&DestinationId::of_cluster(victim.as_bytes()))?;
             Some((ClusterName(collides.as_str().into()), ClusterName(victim.into())))
         })
         .unwrap();
@@ -400,7 +400,7 @@ fn a_cluster_whose_hash_is_that_of_another_takes_nobodys_place() {
         &evil,
         &[endpoint(1, EndpointState::Ready), endpoint(66, EndpointState::Ready)],
     );
-    let destination = Destination::of_cluster(victim.0.as_bytes());
+    let destination = DestinationId::of_cluster(victim.0.as_bytes());
     let backend = Backend::new(destination, address(1), Duration::from_secs(600));
     see(&honest, backend, 1);
     let report = honest.report(now()).unwrap();
@@ -509,7 +509,7 @@ fn backends_that_one_gateway_invents_hide_no_sessions_of_another() {
         .registry
         .receive(GROUP, NodeReport::Sessions(envoy.report(now()).unwrap()))
         .unwrap();
-    envoy.arrived(&answer, now());
+    envoy.receive(&answer, now());
     shop.observe(&[(1, EndpointState::Ready), (3, EndpointState::Ready)]);
     assert!(
         gaps(3).contains("the Gateway shop/web told of a pod before"),
@@ -521,7 +521,7 @@ fn backends_that_one_gateway_invents_hide_no_sessions_of_another() {
         .registry
         .receive(GROUP, NodeReport::Sessions(envoy.report(now()).unwrap()))
         .unwrap();
-    envoy.arrived(&answer, now());
+    envoy.receive(&answer, now());
     shop.hear(&envoy);
     assert_eq!(shop.pod(3).unwrap().sessions, 50);
 }

@@ -1,5 +1,5 @@
-use limpet_core::census::{Left, sub_window};
-use limpet_core::keyring::{Entry, KeyId, KeyState, Seals, Secret};
+use limpet_core::census::{SessionDeparture, sub_window};
+use limpet_core::keyring::{KeyEntry, KeyId, KeyState, Seals, Secret};
 use tokio::sync::watch;
 
 use super::*;
@@ -33,7 +33,7 @@ fn replicas_know_together_what_envoys_told_each() {
     for session in 3..=4 {
         see(&envoys[1], one.backend(1), session);
     }
-    envoys[0].leave(Left::Moved);
+    envoys[0].record_departure(SessionDeparture::Moved);
     one.hear(&envoys[0]);
     two.hear(&envoys[1]);
     let load = RequestLoad {
@@ -96,7 +96,7 @@ fn who_has_begun_anew_is_counted_once_by_all_replicas() {
     for session in 0..3 {
         see(&envoy, backend, session);
     }
-    envoy.leave(Left::Rebalanced(backend, now()));
+    envoy.record_departure(SessionDeparture::Rebalanced(backend, now()));
     shop.hear(&envoy);
     let twice = [(); 2].map(|()| {
         other
@@ -223,7 +223,7 @@ fn a_replica_that_knows_much_tells_it_in_parts() {
 }
 
 fn sealing(replica: &str, key: u8) -> AnswerSealing {
-    let entry = Entry {
+    let entry = KeyEntry {
         id: KeyId(1),
         state: KeyState::Signing,
         secret: Some(Secret::new([key; Secret::LEN])),

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::source::Rules;
+use crate::source::SourceRules;
 use crate::time::GatewayDuration;
 
-const PREFIX_V4: u8 = Rules::DEFAULT.prefix_v4;
-const PREFIX_V6: u8 = Rules::DEFAULT.prefix_v6;
-const ENTRIES: u32 = Rules::DEFAULT.entries;
+const PREFIX_V4: u8 = SourceRules::DEFAULT.prefix_v4;
+const PREFIX_V6: u8 = SourceRules::DEFAULT.prefix_v6;
+const ENTRIES: u32 = SourceRules::DEFAULT.entries;
 
 /// A table of clients and their backends. Nothing is sent to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,7 +53,7 @@ fn prefix_v6() -> u8 {
 }
 
 fn timeout() -> GatewayDuration {
-    Rules::DEFAULT.timeout.into()
+    SourceRules::DEFAULT.timeout.into()
 }
 
 fn entries() -> u32 {

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use limpet_core::census::{Left, Seen};
+use limpet_core::census::{ObservedSession, SessionDeparture};
 use limpet_core::outcome::{RequestOutcome, ResponseOutcome};
 use limpet_core::{HeaderEdit, KeyChange, RequestPlan, ResponsePlan, Steering};
 
@@ -44,8 +44,8 @@ pub(crate) struct Visit {
     pub(crate) evicted: bool,
     /// The log's line, or empty.
     pub(crate) refused_move: Option<String>,
-    pub(crate) seen: Option<Seen>,
-    pub(crate) left: Option<Left>,
+    pub(crate) seen: Option<ObservedSession>,
+    pub(crate) left: Option<SessionDeparture>,
 }
 
 impl Visit {
@@ -79,8 +79,8 @@ impl Visit {
             edits: plan.edits.into_iter().map(Edit::from).collect(),
             key_change: plan.key_change,
             evicted: plan.evicted,
-            seen: plan.seen,
-            left: plan.left,
+            seen: plan.observed,
+            left: plan.departed,
             refused_move: plan.refused_move.map(|refused| refused.line.unwrap_or_default()),
             name_conflict: plan.name_conflict.map(|conflict| conflict.line.unwrap_or_default()),
             ..self

@@ -1,4 +1,4 @@
-use limpet_core::fakes::exchanges::{Done, Exchange, Exchanges, now};
+use limpet_core::fakes::exchanges::{Exchange, ExchangeOutput, Exchanges, now};
 
 use super::host::host;
 use super::*;
@@ -16,9 +16,9 @@ fn fields(fields: Vec<(String, String)>) -> Vec<(&'static str, Vec<u8>)> {
         .collect()
 }
 
-fn carry_out(config: *const c_void, exchange: &Exchange) -> Done {
+fn carry_out(config: *const c_void, exchange: &Exchange) -> ExchangeOutput {
     let given = &exchange.given;
-    CENSUS.follow(&given.answer(), now());
+    CENSUS.apply(&given.answer(), now());
     let lent = |text: &str| Some(leaked(text).as_bytes());
     host(|host| {
         host.request = fields(given.request_fields());
@@ -31,7 +31,7 @@ fn carry_out(config: *const c_void, exchange: &Exchange) -> Done {
         host.client = given.client.as_deref().and_then(lent);
         host.upstream = lent(&given.by);
         host.asked = Some(Vec::new());
-        host.done = Some(Done::default());
+        host.done = Some(ExchangeOutput::default());
     });
     let any = ptr::null_mut();
     // SAFETY: called as Envoy calls it. The fake ignores handles.

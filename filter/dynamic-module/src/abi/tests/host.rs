@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use limpet_core::envoy::HASH_STATE;
-use limpet_core::fakes::exchanges::Done;
+use limpet_core::fakes::exchanges::ExchangeOutput;
 use limpet_core::outcome::FILTER_STATE;
-use limpet_core::token::Destination;
+use limpet_core::token::DestinationId;
 
 use super::super::*;
 
@@ -25,7 +25,7 @@ pub(super) struct Host {
     pub(super) client: Option<&'static [u8]>,
     pub(super) upstream: Option<&'static [u8]>,
     /// What the module does, if that matters.
-    pub(super) done: Option<Done>,
+    pub(super) done: Option<ExchangeOutput>,
     /// The upstream override host; `None` if Envoy refuses one.
     pub(super) asked: Option<Vec<u8>>,
     counters: Vec<(String, u64)>,
@@ -49,7 +49,7 @@ fn called<T>(name: &'static str, change: impl FnOnce(&mut Host) -> T) -> T {
 
 impl Host {
     fn headers(&mut self, of: c_int) -> &mut Vec<(&'static str, Vec<u8>)> {
-        if of == Headers::Request as c_int {
+        if of == HeaderType::Request as c_int {
             &mut self.request
         } else {
             &mut self.response
@@ -58,7 +58,7 @@ impl Host {
 
     fn change(&mut self, of: c_int, change: impl FnOnce() -> String) {
         if let Some(done) = &mut self.done {
-            if of == Headers::Request as c_int {
+            if of == HeaderType::Request as c_int {
                 done.request.push(change());
             } else {
                 done.response.push(change());
@@ -91,7 +91,7 @@ fn string(buffer: Buffer) -> String {
 
 extern "C" fn log(level: c_int, line: Buffer) {
     host(|host| {
-        let done = host.done.as_mut().filter(|_| level >= Level::Warn as c_int);
+        let done = host.done.as_mut().filter(|_| level >= LogLevel::Warn as c_int);
         if let Some(done) = done {
             done.warned
                 .push(string(line).strip_prefix("limpet: ").unwrap().to_owned());
@@ -147,9 +147,9 @@ extern "C" fn add_header(_: *mut c_void, of: c_int, name: Buffer, value: Buffer)
 extern "C" fn get_attribute(_: *mut c_void, attribute: c_int, answer: *mut Buffer) -> bool {
     called("http_filter_get_attribute_string", |host| {
         let known = [
-            (Attribute::UpstreamAddress, host.upstream),
-            (Attribute::SourceAddress, host.client),
-            (Attribute::RouteName, host.route),
+            (AttributeId::UpstreamAddress, host.upstream),
+            (AttributeId::SourceAddress, host.client),
+            (AttributeId::RouteName, host.route),
         ];
         let known = known.into_iter().find(|(known, _)| *known as c_int == attribute);
         lend(known.and_then(|(_, value)| value), answer)
@@ -168,7 +168,7 @@ extern "C" fn cluster(_: *mut c_void, answer: *mut Buffer) -> bool {
 
 extern "C" fn get_metadata(_: *mut c_void, of: c_int, _: Buffer, _: Buffer, answer: *mut Buffer) -> bool {
     called("http_get_metadata_string", |host| {
-        let is_route = of == Metadata::Route as c_int;
+        let is_route = of == MetadataSource::Route as c_int;
         lend(
             if is_route {
                 host.route_session
@@ -203,8 +203,8 @@ extern "C" fn set_typed_filter_state(_: *mut c_void, key: Buffer, value: Buffer)
 extern "C" fn keep_route(_: *mut c_void) {
     called("http_clear_route_cache", |host| {
         let Some(done) = &mut host.done else { return };
-        let led = done.lead();
-        let is_led = |name: &&String| Destination::of_cluster(name.as_bytes()).to_string() == led;
+        let led = done.extract_destination();
+        let is_led = |name: &&String| DestinationId::of_cluster(name.as_bytes()).to_string() == led;
         let cluster = host.destinations.iter().find(is_led).cloned();
         host.cluster = cluster.map_or(host.cluster, |name| Some(name.leak().as_bytes()));
     });

@@ -8,14 +8,14 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::cluster::reconcile::reconcile_loop::Reconcile as _;
-use crate::cluster::reconcile::test_server::{Asked, client, list, take};
+use crate::cluster::reconcile::test_server::{RecordedRequest, client, list, take};
 use crate::cluster::reconcile::turns::ROUND;
 
 /// A leader in whose namespace `many` all names of Secrets are taken.
 struct Site {
     reconciler: CertificateReconciler,
     diagnostics: Diagnostics,
-    asked: Asked,
+    asked: RecordedRequest,
     _reporting: Arc<watch::Sender<Option<PublishedReports>>>,
     _knowing: watch::Sender<KnownAuthority>,
     _leading: watch::Sender<bool>,
@@ -85,7 +85,7 @@ fn site(count: usize, changes: bool) -> Site {
     }
 }
 
-fn tried(asked: &Asked) -> (usize, usize) {
+fn tried(asked: &RecordedRequest) -> (usize, usize) {
     let asked = take(asked);
     let count = |part: &str| asked.iter().filter(|request| request.contains(part)).count();
     (count("fieldSelector"), count("PATCH"))

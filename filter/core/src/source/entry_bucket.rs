@@ -7,32 +7,32 @@ use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
-use super::{Key, Rules};
+use super::{EntryKey, SourceRules};
 use crate::time::Timestamp;
-use crate::token::{Claims, Destination};
+use crate::token::{Claims, DestinationId};
 
 /// Entries of one name. More take longer to copy; fewer are full sooner.
 const OF_A_NAME: u32 = 32;
 
 /// Bytes of an entry: key, address, port, kind of address, destination, two times.
-const LEN: usize = Key::LEN + 16 + 2 + 1 + 4 + 6 + 6;
+const LEN: usize = EntryKey::LEN + 16 + 2 + 1 + 4 + 6 + 6;
 const IPV4: u8 = 4;
 const IPV6: u8 = 6;
 
 /// The entries that have one name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Places(Vec<u8>);
+pub struct EntryBucket(Vec<u8>);
 
-impl Places {
+impl EntryBucket {
     /// The number of names.
     #[must_use]
-    pub fn names(rules: &Rules) -> u32 {
+    pub fn names(rules: &SourceRules) -> u32 {
         rules.entries.div_ceil(OF_A_NAME).max(1)
     }
 
     /// The number of the key's name. Without the seed, it is not known which clients share one.
     #[must_use]
-    pub fn number(rules: &Rules, seed: &[u8], key: &Key) -> u32 {
+    pub fn number(rules: &SourceRules, seed: &[u8], key: &EntryKey) -> u32 {
         let digest = Sha256::new().chain_update(seed).chain_update(key.bytes()).finalize();
         let (number, _) = digest.split_first_chunk::<8>().unwrap_or((&[0; 8], &[]));
         let number = u64::from_be_bytes(*number) % u64::from(Self::names(rules));
@@ -40,7 +40,7 @@ impl Places {
     }
 
     /// The most entries of a name. All names together have the rules' number.
-    fn most(rules: &Rules, name: u32) -> usize {
+    fn most(rules: &SourceRules, name: u32) -> usize {
         let names = Self::names(rules);
         let most = rules.entries / names + u32::from(name < rules.entries % names);
         usize::try_from(most).unwrap_or(usize::MAX)
@@ -64,12 +64,12 @@ impl Places {
 
     /// The entry of a key.
     #[must_use]
-    pub fn find(&self, key: &Key) -> Option<Claims> {
+    pub fn find(&self, key: &EntryKey) -> Option<Claims> {
         decode(self.0.chunks_exact(LEN).find(|entry| is_of(entry, key))?)
     }
 
     /// Sets the entry of a key. Returns whether it evicted a living one.
-    pub fn put(&mut self, key: &Key, claims: &Claims, rules: &Rules, name: u32) -> bool {
+    pub fn insert(&mut self, key: &EntryKey, claims: &Claims, rules: &SourceRules, name: u32) -> bool {
         self.remove(key);
         let mut evicted = false;
         while self.0.len() / LEN >= Self::most(rules, name).max(1) {
@@ -86,7 +86,7 @@ impl Places {
     }
 
     /// Removes the entry of a key. Returns whether there was one.
-    pub fn remove(&mut self, key: &Key) -> bool {
+    pub fn remove(&mut self, key: &EntryKey) -> bool {
         let Some(at) = self.0.chunks_exact(LEN).position(|entry| is_of(entry, key)) else {
             return false;
         };
@@ -96,16 +96,16 @@ impl Places {
 
     /// How far the noted last use may lag: writing costs more than reading.
     #[must_use]
-    pub fn lag(rules: &Rules) -> Duration {
+    pub fn lag(rules: &SourceRules) -> Duration {
         (rules.timeout / 100).min(Duration::from_secs(1))
     }
 }
 
-fn is_of(entry: &[u8], key: &Key) -> bool {
+fn is_of(entry: &[u8], key: &EntryKey) -> bool {
     entry.starts_with(&key.bytes())
 }
 
-fn encode(key: &Key, claims: &Claims) -> impl Iterator<Item = u8> {
+fn encode(key: &EntryKey, claims: &Claims) -> impl Iterator<Item = u8> {
     let (ip, kind) = match claims.host.ip() {
         IpAddr::V4(ip) => (ip.to_ipv6_mapped(), IPV4),
         IpAddr::V6(ip) => (ip, IPV6),
@@ -119,7 +119,7 @@ fn encode(key: &Key, claims: &Claims) -> impl Iterator<Item = u8> {
 }
 
 fn decode(entry: &[u8]) -> Option<Claims> {
-    let (ip, rest) = entry.get(Key::LEN..)?.split_first_chunk::<16>()?;
+    let (ip, rest) = entry.get(EntryKey::LEN..)?.split_first_chunk::<16>()?;
     let (port, rest) = rest.split_first_chunk::<2>()?;
     let (kind, rest) = rest.split_first()?;
     let (destination, rest) = rest.split_first_chunk::<4>()?;
@@ -134,7 +134,7 @@ fn decode(entry: &[u8]) -> Option<Claims> {
     };
     Some(Claims {
         host: SocketAddr::new(ip, u16::from_be_bytes(*port)),
-        destination: Destination(*destination),
+        destination: DestinationId(*destination),
         issued_at: time(issued_at),
         last_seen: time(last_seen),
     })
@@ -147,11 +147,11 @@ mod tests {
     #[test]
     fn all_names_together_have_as_many_places_as_entries() {
         for entries in [1, 31, 32, 33, 100, 100_000, 1_000_000, 10_000_000] {
-            let rules = Rules {
+            let rules = SourceRules {
                 entries,
-                ..Rules::DEFAULT
+                ..SourceRules::DEFAULT
             };
-            let places = (0..Places::names(&rules)).map(|name| Places::most(&rules, name));
+            let places = (0..EntryBucket::names(&rules)).map(|name| EntryBucket::most(&rules, name));
             assert!(places.clone().all(|places| (1..=32).contains(&places)), "{entries}");
             assert_eq!(places.sum::<usize>(), entries as usize);
         }
@@ -166,11 +166,11 @@ mod tests {
     /// Some names are full earlier than others.
     #[test]
     fn few_entries_go_before_all_places_are_taken() {
-        let rules = Rules::DEFAULT;
-        let mut counts = vec![0; Places::names(&rules) as usize];
+        let rules = SourceRules::DEFAULT;
+        let mut counts = vec![0; EntryBucket::names(&rules) as usize];
         for client in 0..rules.entries {
-            let key = Key::of_client(u128::from(client).to_be_bytes(), 1);
-            if let Some(count) = counts.get_mut(Places::number(&rules, b"seed", &key) as usize) {
+            let key = EntryKey::of_client(u128::from(client).to_be_bytes(), 1);
+            if let Some(count) = counts.get_mut(EntryBucket::number(&rules, b"seed", &key) as usize) {
                 *count += 1;
             }
         }

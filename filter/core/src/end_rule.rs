@@ -2,8 +2,8 @@ use crate::application::SetCookies;
 use crate::bound_policy::BoundPolicy;
 use crate::cache_control;
 use crate::carrier::cookie::Secure;
-use crate::carrier::set_cookie::Said;
-use crate::config::{Carrier, End, Sign};
+use crate::carrier::set_cookie::CookieChange;
+use crate::config::{ApplicationSign, Carrier, EndRule};
 use crate::plan::HeaderEdit;
 use crate::time::Timestamp;
 use crate::view::{ResponseView, ViewError};
@@ -11,19 +11,19 @@ use crate::view::{ResponseView, ViewError};
 /// What of the site a browser forgets (W3C Clear Site Data, section 3.1).
 const CLEAR_SITE_DATA: &str = "clear-site-data";
 
-impl End {
-    pub(crate) fn is_said<R: ResponseView>(
+impl EndRule {
+    pub(crate) fn matches<R: ResponseView>(
         &self,
         cookies: &SetCookies<'_, R>,
         now: impl Fn() -> Result<Timestamp, ViewError>,
     ) -> Result<bool, ViewError> {
         let response = cookies.response();
         match &self.0 {
-            Sign::Cookie(name) => Ok(cookies.say(name, now)? == Some(Said::Deleted)),
-            Sign::Header(name) if name == CLEAR_SITE_DATA => {
+            ApplicationSign::Cookie(name) => Ok(cookies.cookie_change(name, now)? == Some(CookieChange::Deleted)),
+            ApplicationSign::Header(name) if name == CLEAR_SITE_DATA => {
                 Ok(response.fields(name)?.iter().any(|field| clears_cookies(field)))
             }
-            Sign::Header(name) => Ok(response.fields(name)?.iter().any(|field| !field.is_empty())),
+            ApplicationSign::Header(name) => Ok(response.fields(name)?.iter().any(|field| !field.is_empty())),
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Begins sessions of clients without a token or with a refused one.
 
 use crate::application::SetCookies;
-use crate::carrier::set_cookie::Said;
-use crate::config::{Begin, Sign};
+use crate::carrier::set_cookie::CookieChange;
+use crate::config::{ApplicationSign, BeginRule};
 use crate::time::Timestamp;
 use crate::view::{RequestView, ResponseView, ViewError};
 
-impl Begin {
+impl BeginRule {
     pub(crate) fn permits(&self, request: &impl RequestView) -> Result<bool, ViewError> {
         if self.methods.is_empty() {
             return Ok(true);
@@ -22,9 +22,11 @@ impl Begin {
     ) -> Result<bool, ViewError> {
         match &self.sign {
             None => Ok(true),
-            Some(Sign::Cookie(name)) => Ok(cookies.say(name, now)? == Some(Said::Set)),
+            Some(ApplicationSign::Cookie(name)) => Ok(cookies.cookie_change(name, now)? == Some(CookieChange::Set)),
             // An empty value is no session, as with a cookie.
-            Some(Sign::Header(name)) => Ok(cookies.response().fields(name)?.iter().any(|field| !field.is_empty())),
+            Some(ApplicationSign::Header(name)) => {
+                Ok(cookies.response().fields(name)?.iter().any(|field| !field.is_empty()))
+            }
         }
     }
 }

@@ -6,8 +6,8 @@
     reason = "a failed test"
 )]
 
-use limpet_core::fakes::{Request, Response};
-use limpet_core::token::Unverified;
+use limpet_core::fakes::{FakeRequest, FakeResponse};
+use limpet_core::token::UnverifiedToken;
 use limpet_core::{HeaderEdit, config};
 
 use super::*;
@@ -21,8 +21,8 @@ fn keyless() -> Filter {
     Filter::without_keys(&config::parse(config).unwrap()).unwrap()
 }
 
-fn discovered() -> Discovered {
-    Discovered::new(crate::abi::SecretId::default())
+fn discovered() -> DiscoveredFilter {
+    DiscoveredFilter::new(crate::abi::SecretId::default())
 }
 
 fn secret(id: u8) -> Vec<u8> {
@@ -32,7 +32,7 @@ fn secret(id: u8) -> Vec<u8> {
 
 #[track_caller]
 fn signs_with(filter: Option<&Arc<Filter>>) -> u8 {
-    let (mut request, response) = (Request::on_nameless_route(), Response::by("10.0.0.7:80"));
+    let (mut request, response) = (FakeRequest::on_nameless_route(), FakeResponse::by("10.0.0.7:80"));
     let mut session = filter.expect("no keyring").session(&request).unwrap().unwrap();
     let now = limpet_core::time::Timestamp::from_unix_seconds(1_790_000_000);
     session.on_request(&mut request, now).unwrap();
@@ -41,7 +41,7 @@ fn signs_with(filter: Option<&Arc<Filter>>) -> u8 {
         HeaderEdit::Set("x-session", token) => Some(token),
         _ => None,
     });
-    Unverified::parse(&token.expect("no token")).unwrap().key_id.0
+    UnverifiedToken::parse(&token.expect("no token")).unwrap().key_id.0
 }
 
 #[test]

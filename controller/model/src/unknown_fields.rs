@@ -1,9 +1,9 @@
 //! Fields of an object that its type does not have.
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Unread<'a>(&'a [String]);
+pub(super) struct UnknownFields<'a>(&'a [String]);
 
-impl<'a> Unread<'a> {
+impl<'a> UnknownFields<'a> {
     pub(super) fn new(fields: &'a [String]) -> Self {
         Self(fields)
     }

@@ -1,10 +1,10 @@
-use crate::problem::Problem;
+use crate::field_problem::FieldProblem;
 
 pub(super) use crate::remembered_sessions::PREFIX;
 
 /// A mistake in session settings, before the path of `sessionPersistence` in the object is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(super) struct SessionFieldError {
     pub(super) place: ObjectField,
     /// What was expected.
     pub(super) message: String,
@@ -23,7 +23,7 @@ pub(super) enum ObjectField {
     Matches,
 }
 
-impl Fault {
+impl SessionFieldError {
     pub(super) fn persistence(field: &'static str, message: impl Into<String>) -> Self {
         Self {
             place: ObjectField::Persistence(field),
@@ -39,8 +39,8 @@ impl Fault {
     }
 
     /// The problem in an object that has `sessionPersistence` below `parent`, like `spec` or `spec.rules[2]`.
-    pub(super) fn below(self, parent: &str) -> Problem {
-        Problem {
+    pub(super) fn below(self, parent: &str) -> FieldProblem {
+        FieldProblem {
             field: self.field(parent),
             message: self.message,
         }
@@ -60,13 +60,13 @@ impl Fault {
     }
 
     /// The problem of a route whose annotations make a valid `policy` invalid.
-    pub(super) fn of_route(self, policy: &dyn std::fmt::Display, is_routes: impl Fn(&str) -> bool) -> Problem {
+    pub(super) fn of_route(self, policy: &dyn std::fmt::Display, is_routes: impl Fn(&str) -> bool) -> FieldProblem {
         match &self.place {
             ObjectField::Annotation(name) if is_routes(name) => self.below(""),
             ObjectField::Annotation(_)
             | ObjectField::Default(_)
             | ObjectField::Persistence(_)
-            | ObjectField::Matches => Problem {
+            | ObjectField::Matches => FieldProblem {
                 field: "metadata.annotations".to_owned(),
                 message: format!("with {policy}: {}: {}", self.field("spec"), self.message),
             },

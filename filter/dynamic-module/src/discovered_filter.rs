@@ -13,19 +13,19 @@ use crate::abi::SecretId;
 const KEPT: usize = 2;
 
 #[derive(Debug)]
-pub(crate) struct Discovered {
+pub(crate) struct DiscoveredFilter {
     pub(crate) secret: SecretId,
     /// Newest first.
-    versions: RwLock<Vec<Version>>,
+    versions: RwLock<Vec<FilterVersion>>,
 }
 
-struct Version {
+struct FilterVersion {
     secret: Zeroizing<Vec<u8>>,
     /// `None` if the secret is not a keyring.
     filter: Option<Arc<Filter>>,
 }
 
-impl fmt::Debug for Version {
+impl fmt::Debug for FilterVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Version")
             .field("filter", &self.filter)
@@ -33,7 +33,7 @@ impl fmt::Debug for Version {
     }
 }
 
-impl Discovered {
+impl DiscoveredFilter {
     pub(crate) fn new(secret: SecretId) -> Self {
         Self {
             secret,
@@ -68,7 +68,7 @@ impl Discovered {
             // Another worker has added it meanwhile.
             return Ok(known.filter.clone().or_else(|| newest(&versions)));
         }
-        let version = Version {
+        let version = FilterVersion {
             secret: Zeroizing::new(secret.to_vec()),
             filter: filter.as_ref().ok().map(Arc::clone),
         };
@@ -89,7 +89,7 @@ impl Discovered {
     }
 }
 
-fn newest(versions: &[Version]) -> Option<Arc<Filter>> {
+fn newest(versions: &[FilterVersion]) -> Option<Arc<Filter>> {
     versions.iter().find_map(|version| version.filter.clone())
 }
 

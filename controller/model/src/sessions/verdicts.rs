@@ -2,26 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use super::backends::Backends;
+use super::backends::SessionBackends;
 use super::domains::{EXPECTED, foreign_domain};
 use super::naming::why_unusable;
 use super::objects::PolicyObject;
-use super::renamed::said_of_route;
-use super::rules::{Outcome, RuleChoice};
+use super::renamed::settings_of_route;
+use super::rules::{PolicyOutcome, RuleChoice};
 use crate::Objects;
-use crate::problem::{Problem, joined};
+use crate::field_problem::{FieldProblem, joined};
 use crate::remembered_sessions::SessionSettings;
-use crate::stand_in::{AllJudged, Judged, Wrong};
+use crate::stand_in::{InvalidSessions, SessionVerdict, SessionVerdicts};
 use limpet_api::{Kind, ObjectName, ObjectRef, PolicyTarget};
 
-pub(super) fn judged(
+pub(super) fn session_verdicts(
     objects: &Objects,
     policies: &[PolicyObject<'_>],
-    backends: &Backends,
+    backends: &SessionBackends,
     chosen: &[RuleChoice<'_>],
-) -> AllJudged {
-    let of_no_host = OfNoHost::find(backends, chosen);
-    let mut all = AllJudged::new();
+) -> SessionVerdicts {
+    let of_no_host = DroppedCookies::find(backends, chosen);
+    let mut all = SessionVerdicts::new();
     for policy in policies {
         let judged = of_policy(objects, policy, &of_no_host);
         all.insert(policy.name.object_ref(), judged);
@@ -39,21 +39,21 @@ pub(super) fn judged(
 
 /// Policies and `XBackend`s of rules: whether browsers drop their cookies on all hosts of these rules.
 #[derive(Debug, Default)]
-struct OfNoHost<'a> {
+struct DroppedCookies<'a> {
     policies: BTreeMap<&'a PolicyObject<'a>, bool>,
     backends: BTreeMap<&'a ObjectName, bool>,
 }
 
-impl<'a> OfNoHost<'a> {
-    fn find(backends: &Backends, chosen: &'a [RuleChoice<'a>]) -> Self {
+impl<'a> DroppedCookies<'a> {
+    fn find(backends: &SessionBackends, chosen: &'a [RuleChoice<'a>]) -> Self {
         let mut all = Self::default();
         for rule in chosen {
             for (policy, outcome) in &rule.outcomes {
                 #[cfg(test)]
                 crate::looked::at_one();
                 let is_of_none = match outcome {
-                    Outcome::Governs => false,
-                    Outcome::ForeignDomain { is_policys_fault: true } => true,
+                    PolicyOutcome::Governs => false,
+                    PolicyOutcome::ForeignDomain { is_policys_fault: true } => true,
                     _ => continue,
                 };
                 *all.policies.entry(policy).or_insert(true) &= is_of_none;
@@ -70,18 +70,18 @@ impl<'a> OfNoHost<'a> {
     }
 }
 
-fn of_policy(objects: &Objects, policy: &PolicyObject<'_>, of_none: &OfNoHost<'_>) -> Judged {
+fn of_policy(objects: &Objects, policy: &PolicyObject<'_>, of_none: &DroppedCookies<'_>) -> SessionVerdict {
     let object = policy.object;
     match &policy.content {
         // Without sessions on purpose.
         Err(_) if object.malformed.is_none() && object.spec.session_persistence.is_none() => {
-            Judged::Valid(Box::default())
+            SessionVerdict::Valid(Box::default())
         }
         Err(problems) => wrong(problems),
-        Ok(None) => Judged::Valid(Box::default()),
+        Ok(None) => SessionVerdict::Valid(Box::default()),
         Ok(Some(content)) if of_none.policies.get(policy) == Some(&true) => of_no_host(content.draft.config.domain()),
         Ok(Some(content)) => {
-            let valid = || Judged::Valid(Box::new(content.settings.clone()));
+            let valid = || SessionVerdict::Valid(Box::new(content.settings.clone()));
             of_new_targets(objects, policy).unwrap_or_else(valid)
         }
     }
@@ -89,7 +89,7 @@ fn of_policy(objects: &Objects, policy: &PolicyObject<'_>, of_none: &OfNoHost<'_
 
 /// Targets that cannot be found, and that the last version did not have: a name is misspelt where this version had a
 /// target that can be. A target that was there before was deleted, and the policy counts (`None`).
-fn of_new_targets(objects: &Objects, policy: &PolicyObject<'_>) -> Option<Judged> {
+fn of_new_targets(objects: &Objects, policy: &PolicyObject<'_>) -> Option<SessionVerdict> {
     let known = objects
         .memory
         .sessions
@@ -99,26 +99,31 @@ fn of_new_targets(objects: &Objects, policy: &PolicyObject<'_>) -> Option<Judged
     let now = &policy.object.spec.target_refs;
     let new = now.iter().enumerate().filter(|(_, target)| !known.contains(target));
     let missing = new.filter_map(|(index, target)| {
-        Some(Problem {
+        Some(FieldProblem {
             field: format!("spec.targetRefs[{index}].name"),
             message: why(target)?,
         })
     });
-    let missing: Vec<Problem> = missing.collect();
+    let missing: Vec<FieldProblem> = missing.collect();
     let has_any = |targets: &[PolicyTarget]| targets.iter().any(|target| why(target).is_none());
     if missing.is_empty() {
         None
     } else if has_any(known) {
         Some(wrong(&missing))
     } else {
-        (!has_any(now)).then_some(Judged::WithoutTargets)
+        (!has_any(now)).then_some(SessionVerdict::WithoutTargets)
     }
 }
 
-fn of_backend(objects: &Objects, backends: &Backends, name: &ObjectName, of_none: &OfNoHost<'_>) -> Option<Judged> {
+fn of_backend(
+    objects: &Objects,
+    backends: &SessionBackends,
+    name: &ObjectName,
+    of_none: &DroppedCookies<'_>,
+) -> Option<SessionVerdict> {
     let object = objects.backends.get(name)?;
     if object.spec.session_persistence.is_none() {
-        return Some(Judged::Valid(Box::default()));
+        return Some(SessionVerdict::Valid(Box::default()));
     }
     if let Some(Err(problems)) = backends.0.get(name) {
         return Some(wrong(problems));
@@ -127,10 +132,10 @@ fn of_backend(objects: &Objects, backends: &Backends, name: &ObjectName, of_none
     if of_none.backends.get(name) == Some(&true) {
         return Some(of_no_host(draft.config.domain()));
     }
-    Some(Judged::Valid(Box::new(SessionSettings::of_backend(object))))
+    Some(SessionVerdict::Valid(Box::new(SessionSettings::of_backend(object))))
 }
 
-fn of_routes(chosen: &[RuleChoice<'_>]) -> AllJudged {
+fn of_routes(chosen: &[RuleChoice<'_>]) -> SessionVerdicts {
     let mut routes: BTreeMap<&ObjectRef, Vec<&RuleChoice<'_>>> = BTreeMap::new();
     for rule in chosen.iter().filter(|rule| rule.facts.foreign.is_none()) {
         routes.entry(&rule.facts.route).or_default().push(rule);
@@ -140,30 +145,33 @@ fn of_routes(chosen: &[RuleChoice<'_>]) -> AllJudged {
         let refused = wrong().map(|rule| (rule.facts.field.clone(), rule.facts.name.last().into()));
         let refused: BTreeMap<_, _> = refused.collect();
         if !refused.is_empty() {
-            return Judged::Wrong(Wrong {
+            return SessionVerdict::Wrong(InvalidSessions {
                 problems: joined(wrong().flat_map(|rule| &rule.problems)),
                 rules: refused,
             });
         }
-        let said = rules
-            .first()
-            .map(|first| said_of_route(first.facts.meta, rules.iter().filter_map(|rule| rule.facts.said())));
-        Judged::Valid(Box::new(said.unwrap_or_default()))
+        let said = rules.first().map(|first| {
+            settings_of_route(
+                first.facts.meta,
+                rules.iter().filter_map(|rule| rule.facts.written_persistence()),
+            )
+        });
+        SessionVerdict::Valid(Box::new(said.unwrap_or_default()))
     };
     let all = routes.into_iter();
     all.map(|(route, rules)| (route.clone(), judged(rules))).collect()
 }
 
-fn wrong(problems: &[Problem]) -> Judged {
-    Judged::Wrong(Wrong {
+fn wrong(problems: &[FieldProblem]) -> SessionVerdict {
+    SessionVerdict::Wrong(InvalidSessions {
         problems: joined(problems),
         rules: BTreeMap::new(),
     })
 }
 
 /// Browsers drop its cookie wherever it counts.
-fn of_no_host(domain: Option<&str>) -> Judged {
-    Judged::Wrong(Wrong {
+fn of_no_host(domain: Option<&str>) -> SessionVerdict {
+    SessionVerdict::Wrong(InvalidSessions {
         problems: format!(
             "{EXPECTED}, found {:?}: browsers drop the cookie",
             domain.unwrap_or_default()

@@ -24,7 +24,7 @@ const SHOWN: usize = 64;
 
 /// The other backend that a response names for its session.
 #[derive(Debug)]
-pub(crate) struct Wish<'a, 'r> {
+pub(crate) struct MoveRequest<'a, 'r> {
     bound_policy: &'a BoundPolicy,
     moves: &'a Moves,
     fields: Vec<Cow<'r, [u8]>>,
@@ -32,7 +32,7 @@ pub(crate) struct Wish<'a, 'r> {
     refusal: Option<String>,
 }
 
-impl<'a, 'r> Wish<'a, 'r> {
+impl<'a, 'r> MoveRequest<'a, 'r> {
     pub(crate) fn find(
         bound_policy: &'a BoundPolicy,
         response: &'r impl ResponseView,
@@ -64,12 +64,12 @@ impl<'a, 'r> Wish<'a, 'r> {
         let [value] = self.fields.as_slice() else {
             return Err(format!("expected one field, found {}", self.fields.len()));
         };
-        let known = self.bound_policy.limits.hosts.of(cluster);
+        let known = self.bound_policy.limits.hosts.get(cluster);
         let short = Some(&**value).filter(|value| value.len() <= MAX_LEN);
         let host = short.and_then(|value| match (address::of_host(value), known) {
             (Some(host), Some(known)) => known.has(host).then_some(host),
             (host, None) => host,
-            (None, Some(known)) => known.called(value),
+            (None, Some(known)) => known.by_name(value),
         });
         let Some(host) = host else {
             let what = if known.is_some() {
@@ -90,7 +90,7 @@ impl<'a, 'r> Wish<'a, 'r> {
         Ok(host)
     }
 
-    pub(crate) fn take_out(self, plan: &mut ResponsePlan<'a>) {
+    pub(crate) fn remove_field(self, plan: &mut ResponsePlan<'a>) {
         plan.edits.push(HeaderEdit::Remove(&self.moves.header));
         if let Some(why) = self.refusal.filter(|_| plan.outcome != ResponseOutcome::Moved) {
             plan.refused_move = Some(refused(self.bound_policy, self.moves, &why));
@@ -99,7 +99,11 @@ impl<'a, 'r> Wish<'a, 'r> {
 }
 
 /// A refused move, if another backend `answered` than the named one.
-pub(crate) fn to_nowhere(bound_policy: &BoundPolicy, claims: &Claims, answered: SocketAddr) -> Option<RefusedMove> {
+pub(crate) fn unavailable_target(
+    bound_policy: &BoundPolicy,
+    claims: &Claims,
+    answered: SocketAddr,
+) -> Option<RefusedMove> {
     let moves = bound_policy.policy.moves.as_ref()?;
     let named = Some(claims.host).filter(|named| claims.is_moving() && *named != answered)?;
     let why = format!("{named} is no host of the cluster, or not available: {answered} answered in its place");

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::UsedBackend;
-use super::facts::Place;
-use super::rules::{RuleChoice, Source};
+use super::facts::GatewayHost;
+use super::rules::{RuleChoice, SessionSource};
 use super::scopes::shared_by;
 use crate::graph::Hostname;
 use limpet_api::{ObjectName, Text};
@@ -14,14 +14,14 @@ use limpet_core::config::schema::{CookieConfig, CookieModeConfig};
 pub(super) const MANY: usize = 20;
 
 /// A scope, and a cluster where each has its own.
-type Apart<'a> = (&'a str, Option<&'a Text>);
+type CookieDistinction<'a> = (&'a str, Option<&'a Text>);
 /// Name, path, and what tells apart those that have these in common.
-type Cookie<'a> = (&'a str, &'a str, Option<Apart<'a>>);
+type CookieId<'a> = (&'a str, &'a str, Option<CookieDistinction<'a>>);
 
 #[derive(Debug, Default)]
-pub(super) struct Crowds<'a>(HashMap<&'a Place, usize>);
+pub(super) struct CookieCounts<'a>(HashMap<&'a GatewayHost, usize>);
 
-impl<'a> Crowds<'a> {
+impl<'a> CookieCounts<'a> {
     /// `per_scope`: for each rule, whether each scope has its own cookie; `most`: how many are not reported.
     pub(super) fn find(
         chosen: &'a [RuleChoice<'a>],
@@ -29,12 +29,12 @@ impl<'a> Crowds<'a> {
         used: &'a BTreeMap<&'a ObjectName, UsedBackend<'a>>,
         most: usize,
     ) -> Self {
-        let mut all: HashMap<&Place, BTreeSet<Cookie<'_>>> = HashMap::new();
+        let mut all: HashMap<&GatewayHost, BTreeSet<CookieId<'_>>> = HashMap::new();
         for (rule, per_scope) in chosen.iter().zip(per_scope) {
             let drafts = rule.draft.iter().chain(rule.each.values());
             for (draft, cookie) in drafts.filter_map(|draft| Some((draft, own_cookie(draft.config.cookie.as_ref())?))) {
                 let is_one = !per_scope && !draft.is_unnamed;
-                let apart: Vec<Option<Apart<'_>>> = if is_one {
+                let apart: Vec<Option<CookieDistinction<'_>>> = if is_one {
                     vec![None]
                 } else {
                     shared_by(rule).into_iter().map(Some).collect()
@@ -59,8 +59,8 @@ impl<'a> Crowds<'a> {
         Self(many.filter(|(_, count)| *count > most).collect())
     }
 
-    pub(super) fn note(&self, rule: &RuleChoice<'_>) -> Option<String> {
-        let has_sessions = rule.draft.is_some() || matches!(rule.source, Source::Destinations);
+    pub(super) fn warning(&self, rule: &RuleChoice<'_>) -> Option<String> {
+        let has_sessions = rule.draft.is_some() || matches!(rule.source, SessionSource::Destinations);
         if self.0.is_empty() || !has_sessions {
             return None;
         }

@@ -23,9 +23,9 @@ pub(super) fn keyed(seed: &[u8; 16], bytes: &[u8]) -> u64 {
 }
 
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct BackendTally {
     live_for: u32,
-    windows: [Window; KEPT_WINDOWS],
+    windows: [TallyWindow; KEPT_WINDOWS],
     last_use: Timestamp,
     /// Since the last report.
     requests: u64,
@@ -38,7 +38,7 @@ pub(super) struct Tally {
 }
 
 #[derive(Debug, Default)]
-struct Window {
+struct TallyWindow {
     number: u64,
     sketch: Sketch,
     /// When the oldest session began: Unix time in milliseconds.
@@ -46,7 +46,7 @@ struct Window {
     changed: bool,
 }
 
-impl Tally {
+impl BackendTally {
     pub(super) fn new(live_for: u32) -> Self {
         Self {
             live_for,
@@ -59,7 +59,7 @@ impl Tally {
         }
     }
 
-    pub(super) fn see(&mut self, session: u64, began: Timestamp, at: Timestamp) {
+    pub(super) fn record(&mut self, session: u64, began: Timestamp, at: Timestamp) {
         self.requests += 1;
         self.last_use = self.last_use.max(at);
         let number = sub_window(self.live_for, at);
@@ -77,20 +77,20 @@ impl Tally {
     }
 
     /// The window of this number; `None` if it is over: clocks of requests differ by little.
-    fn window(&mut self, number: u64) -> Option<&mut Window> {
+    fn window(&mut self, number: u64) -> Option<&mut TallyWindow> {
         let place = usize::try_from(number % KEPT_WINDOWS as u64).unwrap_or_default();
         let window = self.windows.get_mut(place)?;
         if window.number < number {
-            *window = Window {
+            *window = TallyWindow {
                 number,
                 oldest: u64::MAX,
-                ..Window::default()
+                ..TallyWindow::default()
             };
         }
         (window.number == number).then_some(window)
     }
 
-    pub(super) fn leave(&mut self) {
+    pub(super) fn record_departure(&mut self) {
         self.left += 1;
     }
 
@@ -116,7 +116,7 @@ impl Tally {
         is_alive(self.live_for, self.last_use, now)
     }
 
-    pub(super) fn told(&self) -> Timestamp {
+    pub(super) fn reported_at(&self) -> Timestamp {
         self.told
     }
 
@@ -128,7 +128,7 @@ impl Tally {
         self.last_use = now;
         let current = sub_window(self.live_for, now);
         let later = self.windows.iter_mut().filter(|window| window.number > current);
-        let later: Vec<Window> = later.map(std::mem::take).collect();
+        let later: Vec<TallyWindow> = later.map(std::mem::take).collect();
         for seen in later {
             if let Some(window) = self.window(current) {
                 window.sketch.merge(&seen.sketch);
@@ -152,15 +152,15 @@ impl Tally {
         Some(BackendReport {
             last_use: self.last_use.unix_millis(),
             requests: std::mem::take(&mut self.requests),
-            left: std::mem::take(&mut self.left),
+            departed: std::mem::take(&mut self.left),
             rebalanced: std::mem::take(&mut self.rebalanced),
             windows,
-            ..BackendReport::of(backend)
+            ..BackendReport::new(backend)
         })
     }
 
     /// Reports everything again: earlier reports are lost.
-    pub(super) fn tell_again(&mut self) {
+    pub(super) fn report_again(&mut self) {
         for window in &mut self.windows {
             window.changed = window.sketch.estimate() > 0;
         }
@@ -168,7 +168,7 @@ impl Tally {
 
     pub(super) fn merge(&mut self, change: &BackendReport) {
         self.requests += change.requests;
-        self.left += change.left;
+        self.left += change.departed;
         for window in &change.rebalanced {
             self.count_rebalanced(window.number, window.sessions);
         }

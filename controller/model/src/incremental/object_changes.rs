@@ -4,19 +4,19 @@ use std::collections::BTreeSet;
 
 use limpet_api::{Kind, ObjectName, ObjectRef};
 
-use super::links::{Link, Member};
+use super::links::{IslandLink, IslandMember};
 use crate::maps::changed;
 use crate::{Memory, Objects, SessionPolicyName};
 
 #[derive(Debug, Default)]
-pub(super) struct Changes {
-    pub(super) members: BTreeSet<Member>,
+pub(super) struct ObjectChanges {
+    pub(super) members: BTreeSet<IslandMember>,
     /// What is no member.
-    pub(super) links: BTreeSet<Link>,
+    pub(super) links: BTreeSet<IslandLink>,
     pub(super) gateways: BTreeSet<ObjectName>,
 }
 
-impl Changes {
+impl ObjectChanges {
     /// `remembered`: what the build of `before` remembers.
     pub(super) fn between(before: &Objects, after: &Objects, remembered: &Memory) -> Self {
         let mut changes = Self::default();
@@ -44,17 +44,17 @@ impl Changes {
                 changes.links.extend(names.map($link));
             };
         }
-        links!(namespaces, |name| Link::Namespace(name.clone()));
-        links!(reference_grants, |name| Link::Grants(name.namespace.clone()));
-        links!(certificates, |name| Link::Secret(name.clone()));
-        links!(kept_certificates, |name| Link::Secret(name.clone()));
-        links!(authorities, |name| Link::Authorities(name.clone()));
-        links!(kept_authorities, |name| Link::Authorities(name.clone()));
-        links!(readiness, |name| Link::Readiness(name.clone()));
-        links!(nodes, |_| Link::Nodes);
-        links!(envoy_deployments, |_| Link::Deployments);
+        links!(namespaces, |name| IslandLink::Namespace(name.clone()));
+        links!(reference_grants, |name| IslandLink::Grants(name.namespace.clone()));
+        links!(certificates, |name| IslandLink::Secret(name.clone()));
+        links!(kept_certificates, |name| IslandLink::Secret(name.clone()));
+        links!(authorities, |name| IslandLink::Authorities(name.clone()));
+        links!(kept_authorities, |name| IslandLink::Authorities(name.clone()));
+        links!(readiness, |name| IslandLink::Readiness(name.clone()));
+        links!(nodes, |_| IslandLink::Nodes);
+        links!(envoy_deployments, |_| IslandLink::Deployments);
         if before.reference_grants != after.reference_grants || before.gateway_classes != after.gateway_classes {
-            changes.members.insert(Member::Classes);
+            changes.members.insert(IslandMember::Classes);
         }
         if before.ingress_routes != after.ingress_routes
             || before.certificate_delegations != after.certificate_delegations
@@ -62,13 +62,13 @@ impl Changes {
             || before.authorities != after.authorities
             || before.kept_authorities != after.kept_authorities
         {
-            changes.members.insert(Member::Contour);
+            changes.members.insert(IslandMember::Contour);
         }
         let quarantined = changed(&before.quarantined, &after.quarantined);
         let remembered = before.memory.changed(&after.memory, remembered);
         for object in quarantined.chain(&remembered) {
             if object.kind == Kind::IngressRoute {
-                changes.members.insert(Member::Contour);
+                changes.members.insert(IslandMember::Contour);
             } else {
                 changes.object(object.kind, &object.name);
             }
@@ -78,6 +78,6 @@ impl Changes {
 
     fn object(&mut self, kind: Kind, name: &ObjectName) {
         let name = name.clone();
-        self.members.insert(Member::Object(ObjectRef { kind, name }));
+        self.members.insert(IslandMember::Object(ObjectRef { kind, name }));
     }
 }

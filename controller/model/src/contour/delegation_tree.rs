@@ -71,7 +71,7 @@ pub(super) fn lies_within(prefix: &str, given: &str) -> bool {
 
 /// A fault of one delegation, which costs only that delegation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum DelegationFault {
     /// A route of this object does not lie within what was delegated.
     Outside {
         /// What was delegated to the object.
@@ -85,14 +85,14 @@ pub(super) enum Fault {
 
 /// Where in an object a mistake was found, in the order in which Contour looks for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct ErrorPosition {
     pub(super) route: usize,
-    pub(super) step: Step,
+    pub(super) step: CheckStep,
 }
 
 /// The order of the checks of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Step {
+pub(super) enum CheckStep {
     /// The object itself, and the kind of route.
     Shape,
     /// Whether it lies within what was delegated.
@@ -101,20 +101,20 @@ pub(super) enum Step {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Served<'a> {
+pub(super) struct DelegatedRoute<'a> {
     pub(super) object: &'a ObjectName,
     pub(super) route: usize,
     /// What was delegated to the object; `None` for a root.
-    pub(super) given: Option<&'a str>,
+    pub(super) delegated_prefix: Option<&'a str>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Tree<'a> {
+pub(super) struct DelegationTree<'a> {
     /// The routes of each root, in the order of the tree.
-    pub(super) served: BTreeMap<&'a ObjectName, Vec<Served<'a>>>,
+    pub(super) served: BTreeMap<&'a ObjectName, Vec<DelegatedRoute<'a>>>,
     pub(super) reached: BTreeMap<&'a ObjectName, &'a ObjectName>,
     /// The first fault of each object, in the order of the tree.
-    pub(super) faults: BTreeMap<&'a ObjectName, (Place, Fault)>,
+    pub(super) faults: BTreeMap<&'a ObjectName, (ErrorPosition, DelegationFault)>,
     pub(super) too_large: BTreeSet<&'a ObjectName>,
     /// Routes whose delegate does not exist.
     pub(super) dangling: BTreeSet<(&'a ObjectName, usize)>,
@@ -145,21 +145,21 @@ pub(super) const MOST_ROUTES: usize = 10_000;
 /// Routes of all hosts. Each takes some kilobytes of the controller's memory.
 pub(super) const MOST_IN_ALL: usize = 50_000;
 
-struct At<'a> {
+struct WalkPosition<'a> {
     name: &'a ObjectName,
     vertex: &'a Vertex<'a>,
     given: Option<&'a str>,
     next: usize,
 }
 
-impl<'a> Tree<'a> {
+impl<'a> DelegationTree<'a> {
     /// Builds the tree. Where not all roots have room, each namespace has a fair share, for its first roots of `names`.
-    pub(super) fn of(
+    pub(super) fn build(
         vertices: &'a BTreeMap<&'a ObjectName, Vertex<'a>>,
         names: impl IntoIterator<Item = &'a ObjectName>,
     ) -> Self {
         let mut tree = Self::default();
-        let mut walked: Vec<(&'a ObjectName, Walked<'a>, Walk<'a>)> = Vec::new();
+        let mut walked: Vec<(&'a ObjectName, WalkResult<'a>, TreeWalk<'a>)> = Vec::new();
         // By namespace: the need of its roots, and what too large ones may still cost.
         let mut needed: BTreeMap<&str, usize> = BTreeMap::new();
         let mut wasted: BTreeMap<&str, usize> = BTreeMap::new();
@@ -167,7 +167,7 @@ impl<'a> Tree<'a> {
             let Some(vertex) = vertices.get(name).filter(|vertex| vertex.is_root) else {
                 continue;
             };
-            let mut walk = Walk::new(vertices, name);
+            let mut walk = TreeWalk::new(vertices, name);
             if vertex.is_refused {
                 walk.look_at(name, vertex, &BTreeSet::from([name]), &[]);
                 tree.note(walk);
@@ -203,13 +203,13 @@ impl<'a> Tree<'a> {
         tree
     }
 
-    fn reach(&mut self, root: &'a ObjectName, walk: &Walk<'a>) {
+    fn reach(&mut self, root: &'a ObjectName, walk: &TreeWalk<'a>) {
         for (name, _) in walk.visited.iter().chain([&(root, "")]) {
             self.reached.entry(name).or_insert(root);
         }
     }
 
-    fn note(&mut self, walk: Walk<'a>) {
+    fn note(&mut self, walk: TreeWalk<'a>) {
         for (name, found) in walk.faults {
             self.faults.entry(name).or_insert(found);
         }
@@ -217,21 +217,21 @@ impl<'a> Tree<'a> {
     }
 }
 
-struct Walked<'a> {
-    served: Vec<Served<'a>>,
+struct WalkResult<'a> {
+    served: Vec<DelegatedRoute<'a>>,
     /// The routes that were looked at, also those whose delegate does not exist.
     steps: usize,
 }
 
-struct Walk<'a> {
+struct TreeWalk<'a> {
     vertices: &'a BTreeMap<&'a ObjectName, Vertex<'a>>,
     root: &'a ObjectName,
     visited: BTreeSet<(&'a ObjectName, &'a str)>,
-    faults: BTreeMap<&'a ObjectName, (Place, Fault)>,
+    faults: BTreeMap<&'a ObjectName, (ErrorPosition, DelegationFault)>,
     dangling: BTreeSet<(&'a ObjectName, usize)>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> TreeWalk<'a> {
     fn new(vertices: &'a BTreeMap<&'a ObjectName, Vertex<'a>>, root: &'a ObjectName) -> Self {
         Self {
             vertices,
@@ -246,10 +246,10 @@ impl<'a> Walk<'a> {
     ///
     /// Visits each object once for each prefix that it is given. So the time depends on the number of delegations, not
     /// of ways through them, and no stack overflows.
-    fn run(&mut self, vertex: &'a Vertex<'a>, most: usize) -> Option<Walked<'a>> {
+    fn run(&mut self, vertex: &'a Vertex<'a>, most: usize) -> Option<WalkResult<'a>> {
         let mut served = Vec::new();
         let mut on_the_way = BTreeSet::from([self.root]);
-        let mut way = vec![At {
+        let mut way = vec![WalkPosition {
             name: self.root,
             vertex,
             given: None,
@@ -269,10 +269,10 @@ impl<'a> Walk<'a> {
                 return None;
             }
             if edge.to.is_none() {
-                served.push(Served {
+                served.push(DelegatedRoute {
                     object: name,
                     route,
-                    given,
+                    delegated_prefix: given,
                 });
                 continue;
             }
@@ -288,14 +288,14 @@ impl<'a> Walk<'a> {
                 on_the_way.remove(target);
                 continue;
             }
-            way.push(At {
+            way.push(WalkPosition {
                 name: target,
                 vertex,
                 given: Some(edge.prefix),
                 next: 0,
             });
         }
-        Some(Walked { served, steps })
+        Some(WalkResult { served, steps })
     }
 
     /// `way`: the names from the root to the object of the route.
@@ -310,16 +310,16 @@ impl<'a> Walk<'a> {
             self.dangling.insert((name, edge.index));
             return None;
         };
-        let place = Place {
+        let place = ErrorPosition {
             route: edge.index,
-            step: Step::Target,
+            step: CheckStep::Target,
         };
         if vertex.is_root {
-            self.fault(name, place, || Fault::ToRoot);
+            self.fault(name, place, || DelegationFault::ToRoot);
             return None;
         }
         if on_the_way.contains(target) {
-            self.fault(name, place, || Fault::Cycle(format!("{} -> {target}", way())));
+            self.fault(name, place, || DelegationFault::Cycle(format!("{} -> {target}", way())));
             return None;
         }
         Some((target, vertex))
@@ -331,7 +331,7 @@ impl<'a> Walk<'a> {
         name: &'a ObjectName,
         vertex: &'a Vertex<'a>,
         on_the_way: &BTreeSet<&'a ObjectName>,
-        way: &[At<'a>],
+        way: &[WalkPosition<'a>],
     ) {
         for edge in vertex.routes.iter().filter(|edge| edge.to.is_some()) {
             let names = || joined(way.iter().map(|at| at.name).chain([name]), " -> ");
@@ -343,17 +343,17 @@ impl<'a> Walk<'a> {
         let Some(route) = vertex.outside(given) else {
             return false;
         };
-        let place = Place {
+        let place = ErrorPosition {
             route,
-            step: Step::Prefix,
+            step: CheckStep::Prefix,
         };
-        self.fault(name, place, || Fault::Outside {
+        self.fault(name, place, || DelegationFault::Outside {
             given: given.to_owned(),
         });
         true
     }
 
-    fn fault(&mut self, name: &'a ObjectName, place: Place, fault: impl FnOnce() -> Fault) {
+    fn fault(&mut self, name: &'a ObjectName, place: ErrorPosition, fault: impl FnOnce() -> DelegationFault) {
         let fault = || (place, fault());
         match self.faults.entry(name) {
             Entry::Vacant(entry) => drop(entry.insert(fault())),
@@ -364,7 +364,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn joined_way(way: &[At<'_>]) -> String {
+fn joined_way(way: &[WalkPosition<'_>]) -> String {
     joined(way.iter().map(|at| at.name), " -> ")
 }
 

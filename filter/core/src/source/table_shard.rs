@@ -8,39 +8,39 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashTable;
 
-use super::Key;
+use super::EntryKey;
 use crate::time::Timestamp;
-use crate::token::{Claims, Destination};
+use crate::token::{Claims, DestinationId};
 
-type Place = u32;
+type EntryIndex = u32;
 
 #[derive(Debug, Default)]
-pub(super) struct Part {
-    entries: Vec<Entry>,
-    index: HashTable<Place>,
+pub(super) struct TableShard {
+    entries: Vec<TableEntry>,
+    index: HashTable<EntryIndex>,
     /// Each entry once, by the time of its last use or an earlier one: to use it changes nothing here, so living
     /// sessions only read.
-    oldest: BinaryHeap<Reverse<(u64, Place)>>,
+    oldest: BinaryHeap<Reverse<(u64, EntryIndex)>>,
     /// Places of evicted entries.
-    free: Vec<Place>,
+    free: Vec<EntryIndex>,
 }
 
 /// An entry in one line of the CPU's caches: to find one in a large table waits for memory once.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Entry {
-    key: Key,
+struct TableEntry {
+    key: EntryKey,
     ip: [u8; 16],
     port: u16,
     is_v4: bool,
     is_removed: bool,
-    destination: Destination,
+    destination: DestinationId,
     issued_at: AtomicU64,
     last_seen: AtomicU64,
 }
 
-impl Entry {
-    fn new(key: Key, claims: &Claims) -> Self {
+impl TableEntry {
+    fn new(key: EntryKey, claims: &Claims) -> Self {
         let ip = match claims.host.ip() {
             IpAddr::V4(ip) => ip.to_ipv6_mapped(),
             IpAddr::V6(ip) => ip,
@@ -82,17 +82,17 @@ impl Entry {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Gone {
+pub(super) struct EvictedEntry {
     pub(super) last_seen: Timestamp,
     pub(super) was_removed: bool,
 }
 
-impl Part {
+impl TableShard {
     /// Finds an entry, and notes it as used now if `is_alive`, without a writer's lock.
     pub(super) fn find(
         &self,
         hash: u64,
-        key: &Key,
+        key: &EntryKey,
         now: Timestamp,
         is_alive: &dyn Fn(&Claims) -> bool,
     ) -> Option<Claims> {
@@ -105,15 +105,21 @@ impl Part {
     }
 
     /// Sets the entry of a key. Returns whether it is new.
-    pub(super) fn put(&mut self, hash: u64, key: &Key, claims: &Claims, hash_of: impl Fn(&Key) -> u64) -> bool {
-        let entry = Entry::new(*key, claims);
+    pub(super) fn insert(
+        &mut self,
+        hash: u64,
+        key: &EntryKey,
+        claims: &Claims,
+        hash_of: impl Fn(&EntryKey) -> u64,
+    ) -> bool {
+        let entry = TableEntry::new(*key, claims);
         if let Some(known) = self.place(hash, key).and_then(|place| self.entry_mut(place)) {
             *known = entry;
             return false;
         }
         let last_seen = claims.last_seen.unix_millis();
         // A table has at most `u32::MAX` entries.
-        let next = || Place::try_from(self.entries.len()).unwrap_or(Place::MAX);
+        let next = || EntryIndex::try_from(self.entries.len()).unwrap_or(EntryIndex::MAX);
         let place = self.free.pop().unwrap_or_else(next);
         if let Some(vacated) = self.entry_mut(place) {
             *vacated = entry;
@@ -126,20 +132,20 @@ impl Part {
         grow(len, capacity, |more| self.oldest.reserve_exact(more));
         self.oldest.push(Reverse((last_seen, place)));
         let entries = &self.entries;
-        let rehash = |place: &Place| at(entries, *place).map_or(0, |entry| hash_of(&entry.key));
+        let rehash = |place: &EntryIndex| at(entries, *place).map_or(0, |entry| hash_of(&entry.key));
         self.index.insert_unique(hash, place, rehash);
         true
     }
 
     /// Removes the entry of a key. Its place stays taken until it is the oldest.
-    pub(super) fn remove(&mut self, hash: u64, key: &Key) {
+    pub(super) fn remove(&mut self, hash: u64, key: &EntryKey) {
         if let Some(known) = self.place(hash, key).and_then(|place| self.entry_mut(place)) {
             known.is_removed = true;
         }
     }
 
     /// Takes out the least recently used entry, but not this key's.
-    pub(super) fn evict(&mut self, newest: &Key, hash_of: impl Fn(&Key) -> u64) -> Option<Gone> {
+    pub(super) fn evict(&mut self, newest: &EntryKey, hash_of: impl Fn(&EntryKey) -> u64) -> Option<EvictedEntry> {
         let mut passed = None;
         let gone = loop {
             let Some(mut top) = self.oldest.peek_mut() else {
@@ -157,7 +163,7 @@ impl Part {
                 passed = Some(PeekMut::pop(top));
             } else {
                 PeekMut::pop(top);
-                let gone = Gone {
+                let gone = EvictedEntry {
                     last_seen: Timestamp::from_unix_millis(last_seen),
                     was_removed: found.is_removed,
                 };
@@ -172,21 +178,21 @@ impl Part {
         gone
     }
 
-    fn place(&self, hash: u64, key: &Key) -> Option<Place> {
-        let is_of_key = |place: &Place| self.entry(*place).is_some_and(|entry| entry.key == *key);
+    fn place(&self, hash: u64, key: &EntryKey) -> Option<EntryIndex> {
+        let is_of_key = |place: &EntryIndex| self.entry(*place).is_some_and(|entry| entry.key == *key);
         self.index.find(hash, is_of_key).copied()
     }
 
-    fn entry(&self, place: Place) -> Option<&Entry> {
+    fn entry(&self, place: EntryIndex) -> Option<&TableEntry> {
         at(&self.entries, place)
     }
 
-    fn entry_mut(&mut self, place: Place) -> Option<&mut Entry> {
+    fn entry_mut(&mut self, place: EntryIndex) -> Option<&mut TableEntry> {
         self.entries.get_mut(usize::try_from(place).ok()?)
     }
 }
 
-fn at(entries: &[Entry], place: Place) -> Option<&Entry> {
+fn at(entries: &[TableEntry], place: EntryIndex) -> Option<&TableEntry> {
     entries.get(usize::try_from(place).ok()?)
 }
 
@@ -198,8 +204,8 @@ fn grow(len: usize, capacity: usize, reserve: impl FnOnce(usize)) {
 }
 
 #[cfg(test)]
-impl Part {
-    pub(super) fn probes(&self, hash: u64, key: &Key) -> u32 {
+impl TableShard {
+    pub(super) fn probes(&self, hash: u64, key: &EntryKey) -> u32 {
         let mut probes = 0;
         let found = self.index.find(hash, |place| {
             probes += 1;
@@ -214,6 +220,6 @@ impl Part {
 mod tests {
     #[test]
     fn an_entry_has_64_bytes() {
-        assert_eq!(size_of::<super::Entry>(), 64);
+        assert_eq!(size_of::<super::TableEntry>(), 64);
     }
 }

@@ -5,46 +5,46 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use super::partition::Island;
 use crate::few::FewMap;
 use crate::graph::Hostname;
-use crate::sessions::Elsewhere;
-use crate::sessions::{CookiePlace, InCommon, WrittenCookie, wider_places};
+use crate::sessions::CookieOwners;
+use crate::sessions::{CookiePlace, SharedCookies, WrittenCookie, wider_places};
 
 #[derive(Debug, Default)]
-pub(super) struct Common {
+pub(super) struct CookieRegistry {
     /// By name and path.
-    cookies: HashMap<(String, String), BTreeMap<CookiePlace, Writers>>,
+    cookies: HashMap<(String, String), BTreeMap<CookiePlace, CookieScopes>>,
 }
 
-/// As `Since` in `shared_names.rs`.
+/// As `ScopeAge` in `shared_names.rs`.
 type OwnedSince = (String, String);
 
 /// The oldest first, each with how often it writes the cookie.
-type Scopes = FewMap<OwnedSince, usize>;
+type ScopeCounts = FewMap<OwnedSince, usize>;
 
 #[derive(Debug, Default)]
-struct Writers {
+struct CookieScopes {
     /// For this very host.
-    here: Scopes,
+    here: ScopeCounts,
     /// For hosts that are a part of these.
-    within: Scopes,
+    within: ScopeCounts,
     /// Islands that write here, and how often.
     islands: FewMap<Island, usize>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Difference {
+pub(super) struct CookieDifference {
     /// How often each cookie was added, less how often it was removed.
     cookies: BTreeMap<WrittenCookie, isize>,
 }
 
-impl Common {
-    pub(super) fn put_in(&mut self, island: Island, all: &InCommon, difference: &mut Difference) {
+impl CookieRegistry {
+    pub(super) fn insert(&mut self, island: Island, all: &SharedCookies, difference: &mut CookieDifference) {
         for (cookie, _) in all {
             self.count(island, cookie, true);
             *difference.cookies.entry(cookie.clone()).or_default() += 1;
         }
     }
 
-    pub(super) fn take_out(&mut self, island: Island, all: &InCommon, difference: &mut Difference) {
+    pub(super) fn remove(&mut self, island: Island, all: &SharedCookies, difference: &mut CookieDifference) {
         for (cookie, _) in all {
             self.count(island, cookie, false);
             *difference.cookies.entry(cookie.clone()).or_default() -= 1;
@@ -73,15 +73,15 @@ impl Common {
     }
 
     /// Whether what these sessions have in common with others is as when they were built.
-    pub(super) fn agrees(&self, all: &InCommon) -> bool {
+    pub(super) fn agrees(&self, all: &SharedCookies) -> bool {
         let own: HashSet<&str> = all.iter().map(|(cookie, _)| &*cookie.since.1).collect();
         self.agrees_without(|scope| own.contains(scope), all)
     }
 
     /// Each host's scopes are read once, however many of these sessions write there.
-    fn agrees_without(&self, is_own: impl Fn(&str) -> bool, all: &InCommon) -> bool {
+    fn agrees_without(&self, is_own: impl Fn(&str) -> bool, all: &SharedCookies) -> bool {
         let is_other = |since: &&OwnedSince| !is_own(&since.1);
-        let mut others: HashMap<*const Scopes, Option<&OwnedSince>> = HashMap::new();
+        let mut others: HashMap<*const ScopeCounts, Option<&OwnedSince>> = HashMap::new();
         let mut is_same = |(cookie, known): &(WrittenCookie, Option<OwnedSince>)| {
             let oldest = self.oldest(cookie, |scopes| {
                 *{ others.entry(scopes) }.or_insert_with(|| scopes.keys().find(is_other))
@@ -94,7 +94,7 @@ impl Common {
     fn oldest<'s>(
         &'s self,
         cookie: &WrittenCookie,
-        mut oldest: impl FnMut(&'s Scopes) -> Option<&'s OwnedSince>,
+        mut oldest: impl FnMut(&'s ScopeCounts) -> Option<&'s OwnedSince>,
     ) -> Option<&'s OwnedSince> {
         let hosts = self.cookies.get(&(cookie.name.clone(), cookie.path.clone()))?;
         let here = hosts.get(&cookie.place).into_iter();
@@ -104,7 +104,7 @@ impl Common {
         all.filter(|since| **since < cookie.since).min()
     }
 
-    pub(super) fn concerned(&self, difference: &Difference) -> BTreeSet<Island> {
+    pub(super) fn affected_islands(&self, difference: &CookieDifference) -> BTreeSet<Island> {
         let mut concerned = BTreeSet::new();
         // Changed hosts of which other hosts can be a part.
         let mut wide: HashMap<&(String, String), HashSet<&CookiePlace>> = HashMap::new();
@@ -131,14 +131,14 @@ impl Common {
 }
 
 /// Islands being built are not among these.
-impl Elsewhere for Common {
+impl CookieOwners for CookieRegistry {
     fn older(&self, cookie: &WrittenCookie) -> Option<(String, String)> {
         let is_other = |since: &&OwnedSince| since.1 != cookie.since.1;
         self.oldest(cookie, |scopes| scopes.keys().find(is_other)).cloned()
     }
 }
 
-impl Writers {
+impl CookieScopes {
     fn is_empty(&self) -> bool {
         self.here.is_empty() && self.within.is_empty()
     }
@@ -175,12 +175,12 @@ mod tests {
     #[test]
     fn many_rules_with_one_cookie_each_read_the_scopes_of_all() {
         const RULES: usize = 500;
-        let mut common = Common::default();
-        let mut all = InCommon::default();
+        let mut common = CookieRegistry::default();
+        let mut all = SharedCookies::default();
         for rule in 0..RULES {
             all.push((written("a.example", &format!("m/{rule:04}")), None));
         }
-        common.put_in(1, &all, &mut Difference::default());
+        common.insert(1, &all, &mut CookieDifference::default());
         let reads = Cell::new(0);
         let is_own = |scope: &str| {
             reads.set(reads.get() + 1);

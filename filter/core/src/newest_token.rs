@@ -8,46 +8,46 @@ use std::cmp::Reverse;
 use crate::keyring::KeyId;
 use crate::outcome::RequestOutcome;
 use crate::time::Timestamp;
-use crate::token::{Claims, Destination, MAX_TOKENS, Refusal};
+use crate::token::{Claims, DestinationId, MAX_TOKENS, TokenRefusal};
 
 /// The places of tokens, in order of precedence among tokens of the same age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Found {
+pub(crate) enum TokenOrigin {
     Own,
     /// In the policy's own cookie, under its former name.
     UnderFormerName,
     /// In the further carrier at this index, formerly the policy's own.
-    Former(usize, UnderName),
+    Former(usize, FormerCookieName),
     Further,
     /// In the request before an internal redirect, in any carrier.
     BeforeRedirect,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum UnderName {
+pub(crate) enum FormerCookieName {
     Plain,
     /// With the scope (`perScope`).
     OfScope,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Honoured {
+pub(crate) struct AcceptedToken {
     pub(crate) claims: Claims,
     pub(crate) nonce: [u8; 4],
     pub(crate) key: KeyId,
     /// Whether a new token is due even if the same host answers.
     pub(crate) renew: bool,
-    pub(crate) found: Found,
+    pub(crate) origin: TokenOrigin,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct NotHonoured {
+pub(crate) struct NoAcceptedToken {
     pub(crate) outcome: RequestOutcome,
     /// The key that verified the token, or the revoked one that it names.
     pub(crate) key: Option<KeyId>,
 }
 
-impl NotHonoured {
+impl NoAcceptedToken {
     pub(crate) const NO_TOKEN: Self = Self {
         outcome: RequestOutcome::NoToken,
         key: None,
@@ -63,28 +63,28 @@ impl NotHonoured {
 }
 
 #[derive(Debug)]
-pub(crate) struct Newest {
+pub(crate) struct NewestToken {
     /// The token that counts, or why the first one is refused.
-    verdict: Result<Honoured, NotHonoured>,
+    verdict: Result<AcceptedToken, NoAcceptedToken>,
     /// The other honoured tokens, unordered, and nearly always none.
-    older: Vec<Honoured>,
+    older: Vec<AcceptedToken>,
     examined: usize,
 }
 
-impl Newest {
+impl NewestToken {
     pub(crate) const NO_TOKEN: Self = Self {
-        verdict: Err(NotHonoured::NO_TOKEN),
+        verdict: Err(NoAcceptedToken::NO_TOKEN),
         older: Vec::new(),
         examined: 0,
     };
 
     /// Takes a token into account, up to [`MAX_TOKENS`]. A text without the form of a token costs next to nothing.
-    pub(crate) fn add(&mut self, open: impl FnOnce() -> Result<Honoured, NotHonoured>) {
+    pub(crate) fn add(&mut self, open: impl FnOnce() -> Result<AcceptedToken, NoAcceptedToken>) {
         if self.examined >= MAX_TOKENS {
             return;
         }
         let opened = open();
-        if !opened.is_err_and(|why| why.outcome == RequestOutcome::Refused(Refusal::Malformed)) {
+        if !opened.is_err_and(|why| why.outcome == RequestOutcome::Refused(TokenRefusal::Malformed)) {
             self.examined += 1;
         }
         self.verdict = match (self.verdict, opened) {
@@ -103,29 +103,31 @@ impl Newest {
         };
     }
 
-    pub(crate) fn former(&self) -> Option<Found> {
-        let older = self.older.iter().map(|older| older.found);
-        older.into_iter().find(|found| matches!(found, Found::Former(..)))
+    pub(crate) fn former(&self) -> Option<TokenOrigin> {
+        let older = self.older.iter().map(|older| older.origin);
+        older.into_iter().find(|found| matches!(found, TokenOrigin::Former(..)))
     }
 
-    pub(crate) fn verdict(&self) -> Result<Honoured, NotHonoured> {
-        self.verdict.map(|newest| Honoured {
+    pub(crate) fn result(&self) -> Result<AcceptedToken, NoAcceptedToken> {
+        self.verdict.map(|newest| AcceptedToken {
             renew: newest.renew || self.is_kept_elsewhere(&newest),
             ..newest
         })
     }
 
     /// Whether an older token in the policy's own carrier would count without this one.
-    fn is_kept_elsewhere(&self, newest: &Honoured) -> bool {
-        match newest.found {
-            Found::Own => false,
-            Found::UnderFormerName | Found::Former(..) => true,
-            Found::Further | Found::BeforeRedirect => self.older.iter().any(|older| older.found != Found::Further),
+    fn is_kept_elsewhere(&self, newest: &AcceptedToken) -> bool {
+        match newest.origin {
+            TokenOrigin::Own => false,
+            TokenOrigin::UnderFormerName | TokenOrigin::Former(..) => true,
+            TokenOrigin::Further | TokenOrigin::BeforeRedirect => {
+                self.older.iter().any(|older| older.origin != TokenOrigin::Further)
+            }
         }
     }
 
     /// The destination is unreachable. The next token with another destination counts, if there is one.
-    pub(crate) fn leads_nowhere(&mut self) -> bool {
+    pub(crate) fn skip_unreachable(&mut self) -> bool {
         let Ok(newest) = self.verdict else { return false };
         self.older
             .retain(|older| older.claims.destination != newest.claims.destination);
@@ -138,14 +140,14 @@ impl Newest {
 }
 
 /// The greater one counts.
-fn age(honoured: &Honoured) -> impl Ord + use<> {
-    (honoured.claims.age(), Reverse(honoured.found))
+fn age(honoured: &AcceptedToken) -> impl Ord + use<> {
+    (honoured.claims.age(), Reverse(honoured.origin))
 }
 
-impl Honoured {
+impl AcceptedToken {
     /// The claims of a session that continues, and has arrived. `last_seen` never goes back, and `issued_at` stays, so
     /// a renewal does not extend the absolute timeout.
-    pub(crate) fn renewed(self, destination: Destination, now: Timestamp) -> Claims {
+    pub(crate) fn renewed(self, destination: DestinationId, now: Timestamp) -> Claims {
         Claims {
             destination,
             last_seen: self.claims.last_seen.max(now).max(self.claims.issued_at),

@@ -19,10 +19,13 @@ fn tree(objects: &[(&str, bool, Routes)]) -> (Vec<String>, Vec<String>) {
         (name_of, Vertex::new(*is_root, false, edges.collect()))
     });
     let vertices = vertices.collect();
-    let tree = Tree::of(&vertices, vertices.keys().copied());
+    let tree = DelegationTree::build(&vertices, vertices.keys().copied());
     let served = tree.served.iter().flat_map(|(root, served)| {
-        let of = |one: &Served<'_>| {
-            let given = one.given.map(|given| format!(" of {given}")).unwrap_or_default();
+        let of = |one: &DelegatedRoute<'_>| {
+            let given = one
+                .delegated_prefix
+                .map(|given| format!(" of {given}"))
+                .unwrap_or_default();
             format!("{}: {} {}{given}", root.name, one.object.name, one.route)
         };
         served.iter().map(of).collect::<Vec<_>>()
@@ -125,7 +128,7 @@ fn the_time_does_not_grow_with_the_ways() {
         (of, Vertex::new(level == 0, false, vec![edge(0), edge(1)]))
     });
     let vertices = vertices.collect();
-    let tree = Tree::of(&vertices, vertices.keys().copied());
+    let tree = DelegationTree::build(&vertices, vertices.keys().copied());
     assert_eq!(tree.served[&names[0]].len(), 2);
     assert_eq!(tree.reached.len(), depth);
     assert!(tree.too_large.is_empty());
@@ -147,7 +150,7 @@ fn the_first_roots_have_room() {
         )
     });
     let vertices = vertices.collect();
-    let tree = Tree::of(&vertices, names.iter().rev());
+    let tree = DelegationTree::build(&vertices, names.iter().rev());
     assert_eq!(tree.too_large, names.iter().take(2).collect());
 }
 
@@ -185,7 +188,7 @@ fn delegates_that_are_not_there_cost_their_own_namespace() {
             .map(|name| (name, Vertex::new(true, false, vec![to_many()]))),
     );
     vertices.insert(&other, Vertex::new(true, false, (0..MOST_ROUTES).map(plain).collect()));
-    let tree = Tree::of(&vertices, names.iter().chain([&other]));
+    let tree = DelegationTree::build(&vertices, names.iter().chain([&other]));
     assert_eq!(
         tree.too_large.len(),
         500 - 4,
@@ -216,7 +219,7 @@ fn a_root_reaches_no_more_routes_than_there_may_be() {
         (&vertex, Vertex::new(false, false, routes.collect())),
     ];
     let vertices = vertices.into_iter().collect();
-    let tree = Tree::of(&vertices, vertices.keys().copied());
+    let tree = DelegationTree::build(&vertices, vertices.keys().copied());
     assert_eq!(tree.too_large, [&root].into());
     assert!(tree.served.is_empty() && tree.reached.is_empty());
 }
@@ -240,7 +243,7 @@ fn a_root_has_more_routes_with_many_services_and_long_prefixes() {
         (&long, edges(MOST_ROUTES / 4, &prefix, 1)),
     ];
     let vertices = vertices.into_iter().collect();
-    let tree = Tree::of(&vertices, vertices.keys().copied());
+    let tree = DelegationTree::build(&vertices, vertices.keys().copied());
     assert_eq!(tree.too_large, [&many, &long].into());
 }
 
@@ -273,7 +276,7 @@ fn each_delegation_to_a_refused_object_went_through_the_way_to_it() {
         vertices.insert(&refused, Vertex::new(false, true, Vec::new()));
         #[allow(clippy::disallowed_methods, reason = "a test may measure time")]
         let start = std::time::Instant::now();
-        let tree = Tree::of(&vertices, vertices.keys().copied());
+        let tree = DelegationTree::build(&vertices, vertices.keys().copied());
         assert!(tree.faults.is_empty());
         start.elapsed()
     };
