@@ -1,39 +1,22 @@
 //! Findings of the controllers themselves, as they answer `limpet status`. Pure.
 
 use super::code::FindingCode;
-use super::finding::{Finding, FindingPlace};
+use super::finding::{AnalysisFinding, FindingPlace};
 use crate::cluster::survey::ControllerMetrics;
 
 /// `controllers`: what they say, or why none is known.
-pub(crate) fn of_controllers(namespace: &str, controllers: &Result<Vec<ControllerMetrics>, String>) -> Vec<Finding> {
-    let place = |pod: &str| FindingPlace {
-        kind: "Pod".to_owned(),
-        namespace: namespace.to_owned(),
-        name: pod.to_owned(),
-        ..FindingPlace::default()
-    };
+pub(crate) fn of_controllers(
+    namespace: &str,
+    controllers: &Result<Vec<ControllerMetrics>, String>,
+) -> Vec<AnalysisFinding> {
     let controllers = match controllers {
         Ok(controllers) => controllers,
-        Err(why) => {
-            return vec![Finding::new(
-                FindingPlace::default(),
-                FindingCode::controller("NoneKnown"),
-                why,
-            )];
-        }
+        Err(why) => return vec![of_all(FindingCode::controller("NoneKnown"), why)],
     };
-    let mut found = Vec::new();
-    for ControllerMetrics {
-        name, is_ready, said, ..
-    } in controllers
-    {
-        if !is_ready {
-            let message = "this controller is not ready: `/readyz` and its log say why";
-            found.push(Finding::new(place(name), FindingCode::controller("NotReady"), message));
-        } else if let Err(why) = said {
-            found.push(Finding::new(place(name), FindingCode::controller("Silent"), why));
-        }
-    }
+    let mut found: Vec<AnalysisFinding> = controllers
+        .iter()
+        .filter_map(|controller| of_one(namespace, controller))
+        .collect();
     let said = || {
         controllers
             .iter()
@@ -41,29 +24,41 @@ pub(crate) fn of_controllers(namespace: &str, controllers: &Result<Vec<Controlle
     };
     if !controllers.iter().any(|controller| controller.is_ready) {
         let message = format!("no controller is ready in the namespace {namespace}");
-        found.push(Finding::new(
-            FindingPlace::default(),
-            FindingCode::controller("NoneReady"),
-            message,
-        ));
-    } else if said().next().is_some() && !said().any(|said| said.leads) && said().count() == controllers.len() {
+        found.push(of_all(FindingCode::controller("NoneReady"), &message));
+    } else if said().count() == controllers.len() && !said().any(|said| said.leads) {
         let message = "no controller leads, so none writes statuses and keys";
-        found.push(Finding::new(
-            FindingPlace::default(),
-            FindingCode::controller("NoneLeads"),
-            message,
-        ));
+        found.push(of_all(FindingCode::controller("NoneLeads"), message));
     }
     if said().any(|said| said.is_rotation_late) {
         let message = "a rotation or a revocation of keys has waited for long: an Event of the keyring's Secret names \
                        the Envoy or the object that it waits for";
-        found.push(Finding::new(
-            FindingPlace::default(),
-            FindingCode::keyring("RotationWaits"),
+        found.push(of_all(FindingCode::keyring("RotationWaits"), message));
+    }
+    found
+}
+
+fn of_all(code: FindingCode, message: &str) -> AnalysisFinding {
+    AnalysisFinding::new(FindingPlace::default(), code, message)
+}
+
+/// What is wrong with one of them.
+fn of_one(namespace: &str, controller: &ControllerMetrics) -> Option<AnalysisFinding> {
+    let place = FindingPlace {
+        kind: "Pod".to_owned(),
+        namespace: namespace.to_owned(),
+        name: controller.name.clone(),
+        ..FindingPlace::default()
+    };
+    if !controller.is_ready {
+        let message = "this controller is not ready: `/readyz` and its log say why";
+        return Some(AnalysisFinding::new(
+            place,
+            FindingCode::controller("NotReady"),
             message,
         ));
     }
-    found
+    let why = controller.said.as_ref().err()?;
+    Some(AnalysisFinding::new(place, FindingCode::controller("Silent"), why))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::code::FindingCode;
-use super::finding::{Finding, FindingPlace};
+use super::finding::{AnalysisFinding, FindingPlace};
 use super::reports::{of_check, of_rendered};
 use crate::cli::CheckArgs;
 use crate::cluster::cli::TargetKind;
@@ -19,7 +19,7 @@ use limpet_outputs::{FilterInputs, FilterKeys};
 
 /// What is found in files, and whether each could be read.
 pub(super) struct AnalyzedFiles {
-    pub(super) findings: Vec<Finding>,
+    pub(super) findings: Vec<AnalysisFinding>,
     pub(super) all_read: bool,
 }
 
@@ -85,10 +85,10 @@ fn read_all(paths: &[String]) -> Vec<(String, Result<Vec<Value>, CommandFailure>
     all
 }
 
-fn unreadable(file: &str, CommandFailure(why): &CommandFailure) -> Finding {
+fn unreadable(file: &str, CommandFailure(why): &CommandFailure) -> AnalysisFinding {
     let own = why.strip_prefix(file).and_then(|rest| rest.strip_prefix(": "));
     let place = FindingPlace::file(own.map(|_| file).unwrap_or_default());
-    Finding::new(place, FindingCode::input("Unreadable"), own.unwrap_or(why))
+    AnalysisFinding::new(place, FindingCode::input("Unreadable"), own.unwrap_or(why))
 }
 
 /// No finding depends on keys.

@@ -2,50 +2,18 @@
 
 use std::fmt::Write as _;
 
-use anstyle::{AnsiColor, Style};
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::code::FindingCode;
+use super::severity::FindingSeverity;
 use crate::exit::CommandVerdict;
 use crate::output::printable;
 use limpet_api::ObjectRef;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Severity {
-    /// It does not work, or not as intended.
-    Error,
-    /// It works, and a person should know of it; or it may not be right.
-    Warning,
-    /// Something was not looked at, or both ways are right.
-    Info,
-}
-
-impl Severity {
-    pub(crate) const ALL: [Self; 3] = [Self::Error, Self::Warning, Self::Info];
-
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warning => "warning",
-            Self::Info => "info",
-        }
-    }
-
-    fn style(self) -> Style {
-        match self {
-            Self::Error => AnsiColor::Red.on_default().bold(),
-            Self::Warning => AnsiColor::Yellow.on_default().bold(),
-            Self::Info => AnsiColor::Cyan.on_default(),
-        }
-    }
-}
-
 /// A problem. They are ordered as they are shown.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Finding {
-    pub(crate) severity: Severity,
+pub(crate) struct AnalysisFinding {
+    pub(crate) severity: FindingSeverity,
     pub(crate) place: FindingPlace,
     pub(crate) code: FindingCode,
     /// One sentence.
@@ -114,7 +82,7 @@ impl FindingPlace {
     }
 }
 
-impl Finding {
+impl AnalysisFinding {
     pub(crate) fn new(place: FindingPlace, code: FindingCode, message: impl Into<String>) -> Self {
         Self {
             severity: code.severity(),
@@ -161,34 +129,34 @@ impl Finding {
 
 /// All findings, the worst first, each once.
 #[derive(Debug, Default)]
-pub(crate) struct Findings(Vec<Finding>);
+pub(crate) struct Findings(Vec<AnalysisFinding>);
 
 impl Findings {
-    pub(crate) fn new(mut all: Vec<Finding>) -> Self {
+    pub(crate) fn new(mut all: Vec<AnalysisFinding>) -> Self {
         all.sort();
         all.dedup();
         Self(all)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Finding> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &AnalysisFinding> {
         self.0.iter()
     }
 
-    pub(crate) fn count(&self, severity: Severity) -> usize {
+    pub(crate) fn count(&self, severity: FindingSeverity) -> usize {
         self.0.iter().filter(|finding| finding.severity == severity).count()
     }
 
     pub(crate) fn verdict(&self) -> CommandVerdict {
         match self.0.first().map(|worst| worst.severity) {
-            Some(Severity::Error) => CommandVerdict::Bad,
-            Some(Severity::Warning) => CommandVerdict::Warned,
-            Some(Severity::Info) | None => CommandVerdict::Good,
+            Some(FindingSeverity::Error) => CommandVerdict::Bad,
+            Some(FindingSeverity::Warning) => CommandVerdict::Warned,
+            Some(FindingSeverity::Info) | None => CommandVerdict::Good,
         }
     }
 
     /// `2 errors, 1 warning`; or that nothing is wrong.
     pub(crate) fn summary(&self) -> String {
-        let counts = Severity::ALL.map(|severity| (self.count(severity), severity.word()));
+        let counts = FindingSeverity::ALL.map(|severity| (self.count(severity), severity.word()));
         let counts = counts.iter().filter(|(count, _)| *count > 0);
         let parts: Vec<String> = counts
             .map(|(count, word)| match (*count, *word) {
@@ -222,10 +190,10 @@ impl Findings {
     /// The counts of all, and so many findings.
     pub(crate) fn json_of_worst(&self, most: usize) -> Value {
         json!({
-            "errors": self.count(Severity::Error),
-            "warnings": self.count(Severity::Warning),
-            "infos": self.count(Severity::Info),
-            "findings": self.0.iter().take(most).map(Finding::json).collect::<Vec<_>>(),
+            "errors": self.count(FindingSeverity::Error),
+            "warnings": self.count(FindingSeverity::Warning),
+            "infos": self.count(FindingSeverity::Info),
+            "findings": self.0.iter().take(most).map(AnalysisFinding::json).collect::<Vec<_>>(),
         })
     }
 }
@@ -235,13 +203,13 @@ mod tests {
     use super::*;
     use limpet_api::{Kind, ObjectName};
 
-    fn finding(reason: &str, name: &str) -> Finding {
+    fn finding(reason: &str, name: &str) -> AnalysisFinding {
         let object = ObjectRef {
             kind: Kind::HttpRoute,
             name: ObjectName::new("shop", name),
         };
         let code = FindingCode::of(super::super::code::Subject::Route, "ResolvedRefs", reason);
-        Finding::new(FindingPlace::object(&object), code, "spec: expected another")
+        AnalysisFinding::new(FindingPlace::object(&object), code, "spec: expected another")
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! It decides nothing: `limpet check` judges configurations, the model judges objects, and the controller writes what
 //! it knows into statuses.
 //!
-//! - `code`: the codes, one table. `finding`: what is said, and its order. Pure.
+//! - `code`: the codes, one table. `finding`, `severity`: what is said, and its order. Pure.
 //! - `reports`: findings of a build and of a check. Pure.
 //! - `controllers`: findings of the controllers themselves. Pure.
 //! - `statuses`: findings of statuses, and both together. Pure.
@@ -15,6 +15,7 @@ mod files;
 mod finding;
 mod online;
 mod reports;
+mod severity;
 mod statuses;
 
 use crate::cluster::cli::AnalyzeArgs;
@@ -24,7 +25,8 @@ use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output};
 pub(crate) use controllers::of_controllers;
 pub(crate) use finding::Findings;
-pub(crate) use online::{AnalyzedCluster, AnalyzedNamespaces, ClusterAnalysis, GatewayState, analyze as of_cluster};
+pub(crate) use online::{AnalyzedCluster, AnalyzedNamespaces, ClusterAnalysis, analyze as of_cluster};
+pub(crate) use statuses::GatewayState;
 
 pub(crate) fn run(args: &AnalyzeArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let (findings, all_read) = if args.files.is_empty() {

@@ -7,9 +7,9 @@ use kube::{Api, Client, Error};
 
 use super::code::FindingCode;
 use super::files::inputs;
-use super::finding::{Finding, FindingPlace};
+use super::finding::{AnalysisFinding, FindingPlace};
 use super::reports::of_built;
-use super::statuses::{depends_on, gateway_state, merged, of_status};
+use super::statuses::{GatewayState, depends_on, merged, of_status};
 use crate::cluster::cli::{ClusterArgs, TargetKind};
 use crate::cluster::config::Config;
 use crate::cluster::explain::{ConfigSource, ControllerObjects, assume_named, list_error_message};
@@ -40,21 +40,11 @@ pub(crate) enum AnalyzedNamespaces<'a> {
 
 /// What is found in a cluster.
 pub(crate) struct ClusterAnalysis {
-    pub(crate) findings: Vec<Finding>,
+    pub(crate) findings: Vec<AnalysisFinding>,
     /// The Gateways of the controller.
     pub(crate) gateways: Vec<GatewayState>,
     /// `None`: it is not known, or not asked for.
     pub(crate) keyring: Option<KeyringReading>,
-}
-
-/// What the controller says of a Gateway.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct GatewayState {
-    pub(crate) name: ObjectName,
-    /// `None`: its status does not say it.
-    pub(crate) programmed: Option<bool>,
-    /// Why it is not: the reason and the message.
-    pub(crate) why: String,
 }
 
 /// Reads the cluster.
@@ -116,15 +106,15 @@ pub(crate) async fn analyze(what: &AnalyzedCluster<'_>) -> Result<ClusterAnalysi
     })
 }
 
-fn not_known(message: impl Into<String>) -> Finding {
-    Finding::new(FindingPlace::default(), FindingCode::input("NotKnown"), message)
+fn not_known(message: impl Into<String>) -> AnalysisFinding {
+    AnalysisFinding::new(FindingPlace::default(), FindingCode::input("NotKnown"), message)
 }
 
 /// The controller's configuration; its defaults if it is broken.
 async fn config(
     what: &AnalyzedCluster<'_>,
     client: &Client,
-    found: &mut Vec<Finding>,
+    found: &mut Vec<AnalysisFinding>,
 ) -> Result<Config, CommandFailure> {
     let mut unknown = Vec::new();
     let read = what.config.read(client, &mut unknown).await;
@@ -132,7 +122,7 @@ async fn config(
     match read {
         Err(CommandFailure(broken)) if what.config.file.is_none() => {
             let code = FindingCode::input("ControllerConfiguration");
-            found.push(Finding::new(FindingPlace::default(), code, broken));
+            found.push(AnalysisFinding::new(FindingPlace::default(), code, broken));
             Ok(Config::default())
         }
         read => read,
@@ -156,9 +146,9 @@ struct ListedCluster {
 }
 
 impl ListedCluster {
-    /// Lists these kinds; where the right to list one in all namespaces is missing, in the namespace `home` and in
-    /// those of Gateways that routes name. Returns what cannot be listed.
-    async fn read(&mut self, kinds: Vec<Kind>, lists: &Lists, home: &str) -> Result<Vec<Finding>, Error> {
+    /// Lists these kinds. Where the right to list one in all namespaces is missing, it is listed in the namespace
+    /// `home` and in the namespaces of the Gateways that routes name. Returns the kinds that cannot be listed.
+    async fn read(&mut self, kinds: Vec<Kind>, lists: &Lists, home: &str) -> Result<Vec<AnalysisFinding>, Error> {
         let mut found = Vec::new();
         let mut namespaces = BTreeSet::from([home.to_owned()]);
         for kind in kinds {
@@ -174,14 +164,14 @@ impl ListedCluster {
                     ..FindingPlace::default()
                 };
                 let message = list_error_message(kind, &unlisted);
-                found.push(Finding::new(place, FindingCode::input("NotListed"), message));
+                found.push(AnalysisFinding::new(place, FindingCode::input("NotListed"), message));
             }
         }
         Ok(found)
     }
 
     /// Reads what the controller remembers.
-    async fn read_memory(&mut self, own: &ControllerObjects<'_>, config: &Config) -> Option<Finding> {
+    async fn read_memory(&mut self, own: &ControllerObjects<'_>, config: &Config) -> Option<AnalysisFinding> {
         let name = format!("{}-memory", config.leader_election.name);
         match own.content::<Memory>(&name).await {
             Ok(memory) => {
@@ -193,7 +183,7 @@ impl ListedCluster {
     }
 
     /// What the model says of the objects, and what their statuses say; and the Gateways.
-    fn findings(mut self, config: &Config, target: TargetKind) -> (Vec<Finding>, Vec<GatewayState>) {
+    fn findings(mut self, config: &Config, target: TargetKind) -> (Vec<AnalysisFinding>, Vec<GatewayState>) {
         assume_named(&mut self.store);
         let settings = config.settings(target);
         let manifests = ManifestFiles {
@@ -223,7 +213,7 @@ impl ListedCluster {
             .map(|name| (name.clone(), GatewayState::unwritten(name)));
         let mut gateways: BTreeMap<ObjectName, GatewayState> = unwritten.collect();
         let written = ours().filter(|(kind, _)| *kind == Kind::Gateway);
-        gateways.extend(written.map(|(_, listed)| (listed.object.clone(), gateway_state(listed))));
+        gateways.extend(written.map(|(_, listed)| (listed.object.clone(), GatewayState::of(listed))));
         (merged(built, statuses.collect()), gateways.into_values().collect())
     }
 }
@@ -237,7 +227,7 @@ fn gateways_of(objects: &Objects) -> BTreeSet<String> {
 }
 
 /// What is wrong with the Secret of the keyring.
-async fn of_keyring(config: &Config, own: &ControllerObjects<'_>) -> (Vec<Finding>, Option<KeyringReading>) {
+async fn of_keyring(config: &Config, own: &ControllerObjects<'_>) -> (Vec<AnalysisFinding>, Option<KeyringReading>) {
     if config.keyring.file.is_some() {
         return (Vec::new(), None);
     }
@@ -248,7 +238,7 @@ async fn of_keyring(config: &Config, own: &ControllerObjects<'_>) -> (Vec<Findin
         name: name.clone(),
         ..FindingPlace::default()
     };
-    let finding = |code, message: String| Finding::new(place.clone(), code, message);
+    let finding = |code, message: String| AnalysisFinding::new(place.clone(), code, message);
     let secrets: Api<Secret> = Api::namespaced(own.client.clone(), namespace);
     let secret = match secrets.get_opt(name).await {
         Ok(Some(secret)) => secret,
@@ -263,7 +253,7 @@ async fn of_keyring(config: &Config, own: &ControllerObjects<'_>) -> (Vec<Findin
     };
     let reading = keyring::read(&config.keyring, secret, time_format::now());
     let problems = reading.problems.iter();
-    let mut found: Vec<Finding> = problems
+    let mut found: Vec<AnalysisFinding> = problems
         .map(|problem| finding(FindingCode::keyring("Invalid"), problem.clone()))
         .collect();
     if !reading.revoking.is_empty() {

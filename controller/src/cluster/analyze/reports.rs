@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::code::{FindingCode, Subject};
-use super::finding::{Finding, FindingPlace};
+use super::finding::{AnalysisFinding, FindingPlace};
+use super::severity::FindingSeverity;
 use crate::cluster::controller::ObjectVerdicts;
 use crate::cluster::gateway_api::GatewayApi;
 use crate::cluster::render::RenderResult;
@@ -11,7 +12,7 @@ use crate::tools::check::report::{self, CheckReport};
 use limpet_model::Reports;
 
 /// The conditions that say what is wrong.
-pub(super) fn of_reports(reports: &Reports) -> Vec<Finding> {
+pub(super) fn of_reports(reports: &Reports) -> Vec<AnalysisFinding> {
     let mut found = Vec::new();
     for (object, condition) in ObjectVerdicts::new(reports).wrong() {
         let subject = Subject::of(object.kind, condition.about.is_some());
@@ -20,13 +21,13 @@ pub(super) fn of_reports(reports: &Reports) -> Vec<Finding> {
             part: condition.about.unwrap_or_default(),
             ..FindingPlace::object(object)
         };
-        found.push(Finding::new(place, code, condition.message));
+        found.push(AnalysisFinding::new(place, code, condition.message));
     }
     found
 }
 
 /// What a build says of objects, wherever they come from.
-pub(super) fn of_built(rendered: &RenderResult) -> Vec<Finding> {
+pub(super) fn of_built(rendered: &RenderResult) -> Vec<AnalysisFinding> {
     let mut found = of_reports(&rendered.reports);
     // Only a cluster assigns addresses, and its statuses say so.
     found.retain(|finding| !finding.code.has_reason("AddressNotAssigned"));
@@ -34,11 +35,15 @@ pub(super) fn of_built(rendered: &RenderResult) -> Vec<Finding> {
         let place = FindingPlace::object(object);
         // Its conditions repeat it.
         found.retain(|finding| !finding.place.is_of(&place));
-        found.push(Finding::new(place, FindingCode::input("Malformed"), error.to_string()));
+        found.push(AnalysisFinding::new(
+            place,
+            FindingCode::input("Malformed"),
+            error.to_string(),
+        ));
     }
     if rendered.serves_nothing() {
         let why = rendered.unserved().get("all").map_or("", String::as_str);
-        found.push(Finding::new(
+        found.push(AnalysisFinding::new(
             FindingPlace::default(),
             FindingCode::input("NothingServed"),
             why,
@@ -48,11 +53,11 @@ pub(super) fn of_built(rendered: &RenderResult) -> Vec<Finding> {
 }
 
 /// Everything that is said of objects in files.
-pub(super) fn of_rendered(rendered: &RenderResult) -> Vec<Finding> {
+pub(super) fn of_rendered(rendered: &RenderResult) -> Vec<AnalysisFinding> {
     let mut found = of_built(rendered);
     for (place, problem) in &rendered.unknown {
         let code = FindingCode::input("UnknownKind");
-        found.push(Finding::new(FindingPlace::file(place), code, problem));
+        found.push(AnalysisFinding::new(FindingPlace::file(place), code, problem));
     }
     for (kind, count) in &rendered.skipped {
         let place = FindingPlace {
@@ -61,18 +66,18 @@ pub(super) fn of_rendered(rendered: &RenderResult) -> Vec<Finding> {
         };
         let objects = if *count == 1 { "object" } else { "objects" };
         let message = format!("{count} {objects} of this kind are in the files, and Limpet does not read it");
-        found.push(Finding::new(place, FindingCode::input("NotRead"), message));
+        found.push(AnalysisFinding::new(place, FindingCode::input("NotRead"), message));
     }
     for (object, why) in rendered.unserved().iter().filter(|(object, _)| *object != "all") {
         let place = FindingPlace::words(object);
-        found.push(Finding::new(place, FindingCode::input("NotServed"), why));
+        found.push(AnalysisFinding::new(place, FindingCode::input("NotServed"), why));
     }
     found.extend(of_definitions(rendered));
     found
 }
 
 /// What releases of the Gateway API refuse. It is wrong only if all of them refuse something.
-fn of_definitions(rendered: &RenderResult) -> Vec<Finding> {
+fn of_definitions(rendered: &RenderResult) -> Vec<AnalysisFinding> {
     let is_refused_by_all = GatewayApi::all().all(|release| rendered.refused_by.contains_key(&release));
     let code = FindingCode::input(if is_refused_by_all {
         "RefusedByAllReleases"
@@ -89,18 +94,18 @@ fn of_definitions(rendered: &RenderResult) -> Vec<Finding> {
         // `HTTPRoute shop/web: the field: what is wrong`
         let (object, message) = refusal.split_once(": ").unwrap_or(("", refusal));
         let message = format!("{message} (Gateway API {})", ranges.join(", "));
-        Finding::new(FindingPlace::words(object), code, message)
+        AnalysisFinding::new(FindingPlace::words(object), code, message)
     };
     releases.into_iter().map(finding).collect()
 }
 
 /// What `limpet check` says.
-pub(super) fn of_check(checked: &CheckReport) -> Vec<Finding> {
-    let finding = |finding: &report::Finding| Finding {
+pub(super) fn of_check(checked: &CheckReport) -> Vec<AnalysisFinding> {
+    let finding = |finding: &report::Finding| AnalysisFinding {
         severity: match finding.severity {
-            report::Severity::Error => super::finding::Severity::Error,
-            report::Severity::Warning => super::finding::Severity::Warning,
-            report::Severity::Note => super::finding::Severity::Info,
+            report::Severity::Error => FindingSeverity::Error,
+            report::Severity::Warning => FindingSeverity::Warning,
+            report::Severity::Note => FindingSeverity::Info,
         },
         place: FindingPlace {
             part: finding.path.clone(),

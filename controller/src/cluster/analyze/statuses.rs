@@ -6,8 +6,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::code::{FindingCode, Subject};
-use super::finding::{Finding, FindingPlace};
-use super::online::GatewayState;
+use super::finding::{AnalysisFinding, FindingPlace};
 use crate::cluster::controller::{CURRENT_STATUS, ConditionSubject, ObjectVerdict};
 use crate::cluster::kube::{CONTOUR_FIELDS, EntryList, ListedStatus, is_own_condition, is_own_entry, items};
 use limpet_api::{Kind, ObjectName, ObjectRef, ParentRef};
@@ -15,7 +14,7 @@ use limpet_model::reports::{ConditionStatus, IngressRouteStatus};
 
 /// What a status says is wrong. `controller`: the controller's name. Of a GatewayClass or a Gateway, the caller knows
 /// that it is the controller's.
-pub(super) fn of_status(kind: Kind, listed: &ListedStatus, controller: &str) -> Vec<Finding> {
+pub(super) fn of_status(kind: Kind, listed: &ListedStatus, controller: &str) -> Vec<AnalysisFinding> {
     let ListedStatus {
         object,
         generation,
@@ -25,7 +24,7 @@ pub(super) fn of_status(kind: Kind, listed: &ListedStatus, controller: &str) -> 
         kind,
         name: object.clone(),
     };
-    let conditions = |of: &Value, about: Option<&str>| -> Vec<Finding> {
+    let conditions = |of: &Value, about: Option<&str>| -> Vec<AnalysisFinding> {
         let wrong = items(of, "conditions").filter(|condition| is_wrong(condition, *generation));
         wrong.map(|condition| finding(&object, about, condition)).collect()
     };
@@ -61,7 +60,7 @@ pub(super) fn of_status(kind: Kind, listed: &ListedStatus, controller: &str) -> 
             let is_wrong = !state.is_empty() && state != IngressRouteStatus::Valid.as_str();
             let place = FindingPlace::object(&object);
             is_wrong
-                .then(|| Finding::new(place, code, description))
+                .then(|| AnalysisFinding::new(place, code, description))
                 .into_iter()
                 .collect()
         }
@@ -83,21 +82,51 @@ fn is_wrong(condition: &Value, generation: i64) -> bool {
     is_current && ObjectVerdict::of(text("type"), status, text("reason")) != ObjectVerdict::Accepted
 }
 
-fn finding(object: &ObjectRef, about: Option<&str>, condition: &Value) -> Finding {
+fn finding(object: &ObjectRef, about: Option<&str>, condition: &Value) -> AnalysisFinding {
     let text = |field: &str| condition[field].as_str().unwrap_or_default();
     let subject = Subject::of(object.kind, about.is_some());
     let place = FindingPlace {
         part: about.unwrap_or_default().to_owned(),
         ..FindingPlace::object(object)
     };
-    Finding::new(
+    AnalysisFinding::new(
         place,
         FindingCode::of(subject, text("type"), text("reason")),
         text("message"),
     )
 }
 
+/// What the controller says of a Gateway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct GatewayState {
+    pub(crate) name: ObjectName,
+    /// `None`: its status does not say it.
+    pub(crate) programmed: Option<bool>,
+    /// Why it is not: the reason and the message.
+    pub(crate) why: String,
+}
+
 impl GatewayState {
+    /// What its status says of `Programmed`.
+    pub(super) fn of(listed: &ListedStatus) -> Self {
+        let mut conditions = items(&listed.status, "conditions");
+        let Some(condition) = conditions.find(|condition| condition["type"] == "Programmed") else {
+            return Self::unwritten(&listed.object);
+        };
+        let text = |field: &str| condition[field].as_str().unwrap_or_default();
+        let programmed = match text("status") {
+            "True" => Some(true),
+            "False" => Some(false),
+            _ => None,
+        };
+        let why = format!("{}: {}", text("reason"), text("message"));
+        Self {
+            name: listed.object.clone(),
+            programmed,
+            why: if programmed == Some(true) { String::new() } else { why },
+        }
+    }
+
     pub(super) fn unwritten(name: &ObjectName) -> Self {
         Self {
             name: name.clone(),
@@ -107,32 +136,9 @@ impl GatewayState {
     }
 }
 
-/// What the status of a Gateway says of `Programmed`.
-pub(super) fn gateway_state(listed: &ListedStatus) -> GatewayState {
-    let mut conditions = items(&listed.status, "conditions");
-    let Some(condition) = conditions.find(|condition| condition["type"] == "Programmed") else {
-        return GatewayState::unwritten(&listed.object);
-    };
-    let text = |field: &str| condition[field].as_str().unwrap_or_default();
-    let programmed = match text("status") {
-        "True" => Some(true),
-        "False" => Some(false),
-        _ => None,
-    };
-    GatewayState {
-        name: listed.object.clone(),
-        programmed,
-        why: if programmed == Some(true) {
-            String::new()
-        } else {
-            format!("{}: {}", text("reason"), text("message"))
-        },
-    }
-}
-
 /// Both together: what was just built counts, and a status where it knows more.
-pub(super) fn merged(built: Vec<Finding>, statuses: Vec<Finding>) -> Vec<Finding> {
-    let key = |finding: &Finding| (finding.place.clone(), finding.code);
+pub(super) fn merged(built: Vec<AnalysisFinding>, statuses: Vec<AnalysisFinding>) -> Vec<AnalysisFinding> {
+    let key = |finding: &AnalysisFinding| (finding.place.clone(), finding.code);
     let known: BTreeSet<_> = built.iter().map(key).collect();
     let further = statuses.into_iter().filter(|finding| !known.contains(&key(finding)));
     further.collect::<Vec<_>>().into_iter().chain(built).collect()
@@ -140,7 +146,7 @@ pub(super) fn merged(built: Vec<Finding>, statuses: Vec<Finding>) -> Vec<Finding
 
 /// Whether a finding of a build depends on objects of this kind being known. The status of its object then says what
 /// is right.
-pub(super) fn depends_on(finding: &Finding, kind: Kind) -> bool {
+pub(super) fn depends_on(finding: &AnalysisFinding, kind: Kind) -> bool {
     let reasons: &[&str] = match kind {
         Kind::Service | Kind::XBackend => &["BackendNotFound", "TargetNotFound"],
         Kind::ReferenceGrant => &["RefNotPermitted"],

@@ -11,8 +11,8 @@ use limpet_api::ObjectName;
 /// statuses.
 ///
 /// Without --filename, it reads the cluster with the rights of the kubeconfig, and writes nothing: it lists the kinds
-/// that the controller reads, and gets its ConfigMaps and the keyring. A warning names each kind that it may not list,
-/// and findings that depend on the kind are those of the controller, from statuses.
+/// that the controller reads, and gets its ConfigMaps and the keyring. A warning names each kind that it may not list.
+/// Findings that depend on such a kind come from the controller's statuses.
 #[derive(Debug, Args)]
 #[command(after_help = "\
   limpet analyze -A
@@ -33,7 +33,7 @@ pub(crate) struct AnalyzeArgs {
     /// its defaults]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<String>,
-    /// The namespace of the controller; behind a slash, the name of the ConfigMap with its configuration, if that is not
+    /// The namespace of the controller; behind a slash, the ConfigMap with its configuration, by default
     /// `limpet-controller`
     #[arg(long, value_name = "NAMESPACE[/NAME]", default_value = "limpet-system", value_parser = controller)]
     pub(crate) controller: ObjectName,

@@ -17,8 +17,8 @@ pub(crate) enum KeysCommand {
 
 /// List keys with their states and ages, and show the phase of the rotation
 ///
-/// Without FILE, the keyring is that of a cluster, which the controller rotates. It is read with the right to get its
-/// Secret. Secrets of keys are never shown. With `-o wide`, each key has its exact times.
+/// Without FILE, it is a cluster's keyring, which the controller rotates. It is read with the right to get its Secret.
+/// Secrets of keys are never shown. With `-o wide`, each key has its exact times.
 #[derive(Debug, Args)]
 #[command(after_help = "\
   limpet keys list
@@ -33,8 +33,8 @@ pub(crate) struct ListKeysArgs {
 
 /// Rotate a keyring: ask the controller for it, or take a keyring file one phase further
 ///
-/// Without FILE, the command sets the annotation `limpet.dev/rotate` of the Secret, and the controller rotates: it
-/// needs the rights to get and patch the Secret, and no key leaves the cluster.
+/// Without FILE, the command sets the annotation `limpet.dev/rotate` of the Secret, and the controller rotates. It
+/// needs the rights to get and patch the Secret. No key leaves the cluster.
 ///
 /// A file is changed. From one key: add a new key, which verifies (phase 1); let the new key sign (phase 2); let the
 /// old key retire, so that its tokens are replaced as they come in (phase 3); remove the old key. Every Envoy must have
@@ -61,8 +61,8 @@ pub(crate) struct RotateKeysArgs {
 /// so that Envoys count the sessions that end. If the key signs, another one signs in the same step: the one that
 /// verifies, because Envoys know it, or else a new one.
 ///
-/// Without FILE, the command sets the annotation `limpet.dev/revoke` of the Secret, and the controller revokes: it needs
-/// the rights to get and patch the Secret, and no key leaves the cluster. A file is changed.
+/// Without FILE, the command sets the annotation `limpet.dev/revoke` of the Secret, and the controller revokes. It
+/// needs the rights to get and patch the Secret. No key leaves the cluster. A file is changed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
   limpet keys revoke --key 3
@@ -78,8 +78,7 @@ pub(crate) struct RevokeKeysArgs {
 // Which keyring of a cluster. No doc comment: clap would take it for the command's.
 #[derive(Debug, Args)]
 pub(crate) struct SecretArgs {
-    /// The Secret with the keyring of a controller [default without FILE: the one in the configuration of the
-    /// controller]
+    /// The Secret with the keyring of a controller [default without FILE: as the controller's configuration says]
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = object_name, conflicts_with = "file")]
     pub(crate) secret: Option<ObjectName>,
     #[command(flatten)]
