@@ -5,8 +5,9 @@
 # which changes `make mutants` tries, how many, and of which sources. For `make bench`: ROUNDS makes it shorter, BENCH
 # is --filters, --scale, --counting or --workers (workers, memory and pushes) for a part of it, and FORMER a directory
 # with both builds of the filter of another commit. For `make bench-controller`: PART and SIZES are what is measured,
-# and PEER is an Envoy Gateway to measure beside.
+# and PEER is an Envoy Gateway to measure beside. For `make release`, ARCHES are the machines.
 ENVOY_VERSION ?= 1.40.0
+ARCHES ?= x86_64 aarch64
 FILTER ?= wasm
 SPLITS ?= routes
 DEMO ?=
@@ -67,7 +68,8 @@ endif
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help build wasm module cli schema golden descriptors chart manifests check hooks msrv test test-host test-cli
-.PHONY: images release release-check e2e e2e-images e2e-matrix e2e-kube e2e-node e2e-istio-node node cluster
+.PHONY: images programs release released release-check e2e e2e-images e2e-matrix e2e-kube e2e-node e2e-istio-node node
+.PHONY: cluster
 .PHONY: test-all istio-node quick e2e-oldest e2e-kube-wasm
 .PHONY: e2e-browser browser e2e-monitoring
 .PHONY: conformance chaos
@@ -93,12 +95,21 @@ cli:
 images: build ## Make the images that are shipped: dist/images, and in podman, buildah or docker
 	@e2e/tools/images.sh
 
-release: build ## Make what is released: archives, images, chart, SBOMs and digests in dist/release
-	@e2e/tools/images.sh --archives >/dev/null
-	@e2e/tools/release.sh
+release: released ## Make what is released: archives, images, chart, SBOMs and digests in dist/release (ARCHES=x86_64)
 	@cat dist/release/SHA256SUMS
 
-release-check: ## Make the release of the last commit in two directories, and compare the digests (20 minutes)
+programs: wasm
+	@echo "Building the limpet command and the module for $(ARCHES) (about 5 minutes each the first time)"
+	@for arch in $(ARCHES); do \
+		ARCH=$$arch e2e/tools/build-module.sh dist/$$arch/liblimpet.so && \
+		ARCH=$$arch e2e/tools/build-command.sh dist/$$arch/limpet --release || exit 1; \
+	done
+
+released: programs
+	@ARCHES="$(ARCHES)" e2e/tools/images.sh --archives >/dev/null
+	@ARCHES="$(ARCHES)" e2e/tools/release.sh
+
+release-check: ## Make the release of the last commit in two directories, and compare the digests (40 minutes)
 	@e2e/tools/release-check.sh
 
 test-cli:
@@ -166,7 +177,7 @@ parts := \
 
 # What a release needs: all that runs without a person. What this machine lacks is left out, and the table says so.
 test-all: ## Run everything: each supported Envoy, a node, images, a browser, Istio, Envoy Gateway, chaos (hours)
-	@exec e2e/tools/parts.sh "format, lints, dependencies: check" "oldest Rust: msrv" $(parts) \
+	@exec e2e/tools/parts.sh "format, lints, dependencies: check" "oldest Rust: msrv" "workflows: workflows" $(parts) \
 	"every supported Envoy: e2e-matrix" \
 	"controller in a Kubernetes cluster, wasm filter: e2e-kube FILTER=wasm" \
 	"images: e2e-images" \
@@ -246,13 +257,11 @@ e2e-istio-node: node wasm module static-cli ## Run the tests of Istio with its o
 	e2e/tools/with-node.sh e2e/tools/with-definitions.sh e2e/tools/with-istio-node.sh \
 	$(test_e2e) --test istio-node $(in_node)
 
-e2e-images: build ## Run the tests of what is released with a genuine registry, and cosign: TEST=name
+e2e-images: released ## Run the tests of what is released with a genuine registry, and cosign: TEST=name
 	@echo "Testing what is released (2 minutes the first time, and 5 more to build cosign)"
-	@e2e/tools/images.sh --archives
-	@e2e/tools/release.sh
-	@OCI_BIN=$$(e2e/tools/registry.sh) && COSIGN=$$(e2e/tools/cosign.sh) && export OCI_BIN COSIGN && \
-	LIMPET_RELEASE=dist/release LIMPET_IMAGES=dist/images \
-	LIMPET_BIN=$(CURDIR)/dist/limpet LIMPET_WASM=$(CURDIR)/dist/limpet.wasm \
+	@OCI_BIN=$$(e2e/tools/registry.sh) && COSIGN=$$(e2e/tools/cosign.sh) && HELM=$$(e2e/tools/helm.sh) && \
+	export OCI_BIN COSIGN HELM && LIMPET_RELEASE=dist/release LIMPET_IMAGES=dist/images \
+	LIMPET_BIN=$(CURDIR)/dist/$(shell uname -m)/limpet LIMPET_WASM=$(CURDIR)/dist/limpet.wasm \
 	exec $(test_e2e) --test images $(in_netns)
 
 # Not part of `make test`, because nothing else here needs a browser, which is 440 MB.
@@ -322,9 +331,12 @@ demo-kube: wasm module test-cli ## Show the controller in a cluster, then serve 
 	@DEMO=$(DEMO) $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \
 	e2e/tools/in-netns.sh $(cargo_target)/debug/demo-kube
 
-.PHONY: docs
+.PHONY: docs workflows
 docs: ## Build the documentation as a site in dist/site
 	@e2e/tools/docs.sh
+
+workflows: ## Check the workflows of GitHub with actionlint, which Go builds (20 seconds the first time)
+	@exec e2e/tools/actionlint.sh
 
 asan: test-cli ## Run the end-to-end tests of the dynamic module with AddressSanitizer (10 minutes)
 	@exec e2e/tools/asan.sh "$(TEST)"

@@ -89,6 +89,28 @@ impl Registry {
             .arg(&reference))?;
         Ok(reference)
     }
+
+    /// Pushes the release with `publish.sh`, and returns its output: a line for each image and the chart.
+    ///
+    /// # Errors
+    /// If the release lacks a file, or the registry refuses one.
+    #[cfg(feature = "images")]
+    pub fn publish(&self) -> Result<String> {
+        let output = Command::new(tools::checkout().join("e2e/tools/publish.sh"))
+            .arg(self.address.to_string())
+            .env("INSECURE", "1")
+            .env("RELEASE", tools::release()?)
+            .output()?;
+        let error = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "publish.sh: {error}");
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// The registry's part of an image's name.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.address.to_string()
+    }
 }
 
 impl Drop for Registry {

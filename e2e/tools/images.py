@@ -3,11 +3,14 @@
 
     images.py DIST OUTPUT VERSION [NAME...]
 
-DIST has limpet, limpet.wasm and liblimpet.so. In OUTPUT there are then these, or those that are named:
+DIST has limpet, limpet.wasm and liblimpet.so of this machine. With ARCHES="x86_64 aarch64", limpet and liblimpet.so
+are in DIST/x86_64 and DIST/aarch64, and an image of them is an index of one for each. In OUTPUT there are then these, or
+those that are named:
     limpet.tar              the command and both builds of the filter, and nothing else
     limpet-wasm.tar         the wasm file as an OCI artefact
     limpet-wasm-compat.tar  the wasm file as an image of one layer, for registries and tools that take images only
-Istio and Envoy Gateway take either of the latter. SOURCE_DATE_EPOCH and SOURCE_REVISION say when and of what.
+Istio and Envoy Gateway take either of the latter. SOURCE_DATE_EPOCH and SOURCE_REVISION say when and of what, and
+REGISTRY where they are published.
 """
 
 import os
@@ -28,18 +31,20 @@ WASM_FILE = "Limpet's filter for Envoy, as wasm"
 class Shipped:
     def __init__(self, dist, output, version):
         self.dist, self.output, self.version = dist, output, version
+        self.registry = os.environ.get("REGISTRY", "docker.io/library")
+        arches = os.environ.get("ARCHES", "").split()
+        # Programs by the architecture that images name.
+        self.programs = {oci.architecture(arch): os.path.join(dist, arch) for arch in arches} or {
+            oci.architecture(): dist
+        }
         self.epoch = int(os.environ.get("SOURCE_DATE_EPOCH", "0"))
         self.created = datetime.fromtimestamp(self.epoch, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-    def path(self, file):
-        return os.path.join(self.dist, file)
 
     def archive(self, name):
         return os.path.join(self.output, f"{name}.tar")
 
     def name(self, name):
-        # In full, as a kubelet reads the short one.
-        return f"docker.io/library/{name}:{self.version}"
+        return f"{self.registry}/{name}:{self.version}"
 
     def labels(self, title, description):
         about = {
@@ -49,34 +54,47 @@ class Shipped:
             "licenses": "Apache-2.0",
             "created": self.created,
             "revision": os.environ.get("SOURCE_REVISION", ""),
+            # Registries show the page of the code by it.
+            "source": os.environ.get("REPOSITORY", ""),
         }
         return {f"org.opencontainers.image.{name}": value for name, value in about.items() if value}
 
-    def image(self, name, files, config, labels):
-        layer = oci.Layer(self.epoch)
-        for path, (file, mode) in sorted(files.items()):
-            layer.file(path, self.path(file), mode)
+    def image(self, name, layers, config, labels):
+        """An image of a layer (path: file and mode) for each architecture."""
+        layout = oci.Layout()
         config = config | {"Labels": labels}
-        return oci.write_image(
-            self.archive(name), self.name(name), layer.tar(), config, annotations=labels, created=self.created
-        )
+        images = []
+        for architecture, files in layers.items():
+            layer = oci.Layer(self.epoch)
+            for path, (file, mode) in sorted(files.items()):
+                layer.file(path, file, mode)
+            images.append(
+                layout.image(layer.tar(), config, architecture, annotations=labels, created=self.created)
+            )
+        described = images[0] if len(images) == 1 else layout.index(images, labels)
+        described.pop("platform", None)
+        layout.write(self.archive(name), self.name(name), described)
+        return described["digest"]
 
     def limpet(self):
-        files = {
-            "limpet": ("limpet", 0o755),
-            "usr/share/limpet/limpet.wasm": ("limpet.wasm", 0o644),
-            "usr/share/limpet/liblimpet.so": ("liblimpet.so", 0o755),
+        layers = {
+            architecture: {
+                "limpet": (os.path.join(programs, "limpet"), 0o755),
+                "usr/share/limpet/limpet.wasm": (os.path.join(self.dist, "limpet.wasm"), 0o644),
+                "usr/share/limpet/liblimpet.so": (os.path.join(programs, "liblimpet.so"), 0o755),
+            }
+            for architecture, programs in self.programs.items()
         }
         config = {"Entrypoint": ["/limpet"], "User": "65532:65532", "WorkingDir": "/"}
         about = "Session persistence for Envoy: the limpet command and both builds of the filter"
-        return self.image("limpet", files, config, self.labels("limpet", about))
+        return self.image("limpet", layers, config, self.labels("limpet", about))
 
     def wasm(self):
         labels = self.labels("limpet-wasm", WASM_FILE)
         layout = oci.Layout()
         # Registries know this type, unlike one of our own. There is nothing to say in it.
         config = {"architecture": "wasm", "os": "wasip1", "config": {"Labels": labels}, "created": self.created}
-        with open(self.path("limpet.wasm"), "rb") as opened:
+        with open(os.path.join(self.dist, "limpet.wasm"), "rb") as opened:
             wasm = opened.read()
         title = "org.opencontainers.image.title"
         layers = [
@@ -90,7 +108,9 @@ class Shipped:
 
     def wasm_compat(self):
         labels = self.labels("limpet-wasm-compat", WASM_FILE)
-        return self.image("limpet-wasm-compat", {"plugin.wasm": ("limpet.wasm", 0o644)}, {}, labels)
+        # The same for all machines. Fetchers of wasm files ask for no platform.
+        files = {"plugin.wasm": (os.path.join(self.dist, "limpet.wasm"), 0o644)}
+        return self.image("limpet-wasm-compat", {next(iter(self.programs)): files}, {}, labels)
 
 
 def main():

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # images.sh [--archives]: writes the images that are shipped into dist/images, from the files in dist, and loads them
-# into the first of podman, buildah and docker that works, unless only archives are asked for.
+# into the first of podman, buildah and docker that works, unless only archives are asked for. They have the names under
+# which releases are published. With ARCHES="x86_64 aarch64": of the files in dist/x86_64 and dist/aarch64 (images.py).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=SCRIPTDIR/stamp.sh
@@ -8,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 say() { echo "images: $*" >&2; }
 
-python3 e2e/tools/images.py dist dist/images "$version"
+REGISTRY=$registry REPOSITORY=$repository python3 e2e/tools/images.py dist dist/images "$version"
 [[ ${1:-} != --archives ]] || exit 0
 
 for engine in podman buildah docker; do
@@ -28,7 +29,7 @@ for name in limpet limpet-wasm-compat; do
     docker load --quiet --input "dist/images/$name.tar"
   else
     # As the archive of an OCI image, whose digest is kept.
-    "$engine" tag "$("$engine" pull --quiet "oci-archive:dist/images/$name.tar")" "docker.io/library/$name:$version"
+    "$engine" tag "$("$engine" pull --quiet "oci-archive:dist/images/$name.tar")" "$registry/$name:$version"
   fi
-  say "loaded $name:$version into $engine"
+  say "loaded $registry/$name:$version into $engine"
 done

@@ -12,6 +12,7 @@ import os
 import tarfile
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+INDEX = "application/vnd.oci.image.index.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar"
 
@@ -20,9 +21,9 @@ def digest(content):
     return "sha256:" + hashlib.sha256(content).hexdigest()
 
 
-def architecture():
-    """The architecture of this machine, as images name it."""
-    return {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
+def architecture(machine=None):
+    """The architecture of a machine, by default of this one, as images name it."""
+    return {"x86_64": "amd64", "aarch64": "arm64"}[machine or os.uname().machine]
 
 
 class Layer:
@@ -64,7 +65,7 @@ class Layer:
 
 
 class Layout:
-    """An OCI image layout with one manifest."""
+    """An OCI image layout of one image, or of one index of an image for several platforms."""
 
     def __init__(self):
         self.blobs = {}
@@ -87,6 +88,23 @@ class Layout:
         content = {"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": layers} | fields
         return self.blob(MANIFEST, content)
 
+    def image(self, tar, config, architecture, compress=True, annotations=None, **fields):
+        """Adds an image of one layer. Returns its descriptor, with its platform."""
+        content = {
+            "architecture": architecture,
+            "os": "linux",
+            "config": config,
+            "rootfs": {"type": "layers", "diff_ids": [digest(tar)]},
+        }
+        described = self.blob(CONFIG, content | fields)
+        manifest = self.manifest(described, [self.layer(tar, compress)], annotations)
+        return manifest | {"platform": {"architecture": architecture, "os": "linux"}}
+
+    def index(self, images, annotations):
+        """Adds an index of images for several platforms. Returns its descriptor."""
+        fields = {"annotations": annotations} if annotations else {}
+        return self.blob(INDEX, {"schemaVersion": 2, "mediaType": INDEX, "manifests": images} | fields)
+
     def write(self, archive, name, manifest):
         """Writes the archive of an image that is named `name`: a repository and a tag."""
         names = {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name.rpartition(":")[2]}
@@ -102,27 +120,23 @@ class Layout:
 
             add("oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
             add("index.json", json.dumps(index).encode())
-            if all(layer["mediaType"].startswith(LAYER) for layer in content["layers"]):
+            # An index has none.
+            layers = content.get("layers", [{"mediaType": ""}])
+            if all(layer["mediaType"].startswith(LAYER) for layer in layers):
                 for_docker = {
                     "Config": path[content["config"]["digest"]],
                     "RepoTags": [name],
-                    "Layers": [path[layer["digest"]] for layer in content["layers"]],
+                    "Layers": [path[layer["digest"]] for layer in layers],
                 }
                 add("manifest.json", json.dumps([for_docker]).encode())
             for blob, data in sorted(self.blobs.items()):
                 add(path[blob], data)
 
 
-def write_image(archive, name, tar, config, compress=True, annotations=None, **fields):
-    """Writes an image of one layer. Returns its digest."""
+def write_image(archive, name, tar, config, compress=True):
+    """Writes an image of one layer for this machine. Returns its digest."""
     layout = Layout()
-    content = {
-        "architecture": architecture(),
-        "os": "linux",
-        "config": config,
-        "rootfs": {"type": "layers", "diff_ids": [digest(tar)]},
-    }
-    described = layout.blob(CONFIG, content | fields)
-    manifest = layout.manifest(described, [layout.layer(tar, compress)], annotations)
+    manifest = layout.image(tar, config, architecture(), compress)
+    del manifest["platform"]
     layout.write(archive, name, manifest)
     return manifest["digest"]

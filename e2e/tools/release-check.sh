@@ -13,7 +13,7 @@ mkdir -p "$root/.tools"
 
 # make_release CHECKOUT CARGO_HOME. Where a CARGO_TARGET_DIR is set, the second would find what the first built.
 make_release() {
-  echo "Making a release in $1 (10 minutes on two cores)"
+  echo "Making a release in $1 (20 minutes on two cores)"
   env -u CARGO_TARGET_DIR CARGO_HOME="$2" make -C "$1" --no-print-directory release
   rm -rf "$1/target"
 }

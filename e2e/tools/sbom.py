@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Writes the SBOM (CycloneDX) of each file of a release beside it.
 
-    sbom.py RELEASE VERSION MACHINE CRATES DIST
+    sbom.py RELEASE VERSION ARCHES CRATES DIST
 
-CRATES has what cargo-cyclonedx says of each program: `limpet.json`, `liblimpet.so.json` and `limpet.wasm.json`. The
-programs are in DIST. RUST, RUST_COMMIT, ZIG and MUSL are versions of what is linked in besides crates.
+CRATES has what cargo-cyclonedx says of each program: `limpet.wasm.json`, and for each of ARCHES, such as "x86_64
+aarch64", `x86_64/limpet.json` and `x86_64/liblimpet.so.json`. The programs are in DIST in the same way. RUST,
+RUST_COMMIT, ZIG and MUSL are versions of what is linked in besides crates.
 SOURCE_DATE_EPOCH says when.
 """
 
@@ -48,6 +49,7 @@ def native():
     libc = library("zig-libc", zig, "MIT", "The functions of the C library that Zig has itself")
     start = library("glibc-nonshared", f"zig-{zig}", "LGPL-2.1-or-later", "The static part of glibc, as Zig has it")
     wasi = library("wasi-libc", f"rust-{rust}", f"{LLVM} OR Apache-2.0 OR MIT", "The C library for WASI, as Rust has it")
+    # By the name of the program, without its architecture.
     return {
         "limpet": [std, jemalloc, musl, libc, runtime, unwind],
         "liblimpet.so": [std, start, runtime, unwind],
@@ -115,18 +117,25 @@ def read(*path):
         return opened.read()
 
 
-def program(name, crates, dist, libraries):
-    said = json.loads(read(crates, f"{name}.json"))
+def program(name, crates, dist):
+    """`name`: `limpet.wasm`, or `x86_64/limpet`."""
+    arch, _, file = name.rpartition("/")
+    text = read(crates, f"{name}.json").decode()
+    if arch:
+        # An image has the program of each architecture, by references of their own.
+        reference = json.loads(text)["metadata"]["component"]["bom-ref"]
+        text = text.replace(f'"{reference}', f'"{arch} {reference}')
+    said = json.loads(text)
     root = said["metadata"]["component"]
     root["hashes"] = hashes(sha256(read(dist, name)))
     bom = Bom(root, said["components"], said["dependencies"])
-    for library in libraries:
+    for library in native()[file]:
         bom.add(library, root["bom-ref"])
     return bom
 
 
 def layout(archive):
-    """The digest of an image, and the files in it by their paths."""
+    """The digest of an image, and the files in it by their paths; of an index, by architecture and path."""
     with tarfile.open(archive) as opened:
         blobs = {member.name: opened.extractfile(member).read() for member in opened if member.isfile()}
 
@@ -134,14 +143,21 @@ def layout(archive):
             return blobs["blobs/" + descriptor["digest"].replace(":", "/")]
 
         descriptor = json.loads(blobs["index.json"])["manifests"][0]
+        content = json.loads(blob(descriptor))
+        images = [("", content)]
+        if "manifests" in content:
+            images = [(image["platform"]["architecture"], json.loads(blob(image))) for image in content["manifests"]]
         files = {}
-        for layer in json.loads(blob(descriptor))["layers"]:
-            title = layer.get("annotations", {}).get("org.opencontainers.image.title")
-            if title:
-                files[title] = blob(layer)
-                continue
-            with tarfile.open(fileobj=io.BytesIO(blob(layer))) as inner:
-                files |= {member.name: inner.extractfile(member).read() for member in inner if member.isfile()}
+        for architecture, manifest in images:
+            for layer in manifest["layers"]:
+                title = layer.get("annotations", {}).get("org.opencontainers.image.title")
+                if title:
+                    files[architecture, title] = blob(layer)
+                    continue
+                with tarfile.open(fileobj=io.BytesIO(blob(layer))) as inner:
+                    for member in inner:
+                        if member.isfile():
+                            files[architecture, member.name] = inner.extractfile(member).read()
     return descriptor["digest"], files
 
 
@@ -160,9 +176,12 @@ def image(name, version, archive, programs):
     }
     bom = Bom(root)
     known = {program.root["hashes"][0]["content"]: program for program in programs}
-    for path, content in sorted(files.items()):
+    for (architecture, path), content in sorted(files.items()):
         found = sha256(content)
         file = {"type": "file", "bom-ref": f"file:/{path}", "name": f"/{path}", "hashes": hashes(found)}
+        if architecture:
+            file["bom-ref"] += f"?arch={architecture}"
+            file["properties"] = [{"name": "limpet:architecture", "value": architecture}]
         bom.add(file, reference)
         if found in known:
             bom.include(known[found], file["bom-ref"])
@@ -195,14 +214,13 @@ def chart(version):
 
 def main():
     if len(sys.argv) != 6:
-        sys.exit("usage: sbom.py RELEASE VERSION MACHINE CRATES DIST")
-    release, version, machine, crates, dist = sys.argv[1:]
-    programs = {name: program(name, crates, dist, libraries) for name, libraries in native().items()}
-    names = {
-        "limpet": f"limpet-{version}-{machine}",
-        "liblimpet.so": f"limpet-module-{version}-{machine}",
-        "limpet.wasm": f"limpet-wasm-{version}",
-    }
+        sys.exit("usage: sbom.py RELEASE VERSION ARCHES CRATES DIST")
+    release, version, arches, crates, dist = sys.argv[1:]
+    names = {"limpet.wasm": f"limpet-wasm-{version}"}
+    for arch in arches.split():
+        names[f"{arch}/limpet"] = f"limpet-{version}-linux-{arch}"
+        names[f"{arch}/liblimpet.so"] = f"limpet-module-{version}-linux-{arch}"
+    programs = {name: program(name, crates, dist) for name in names}
     boms = {names[name]: bom for name, bom in programs.items()}
     for name in "limpet", "limpet-wasm", "limpet-wasm-compat":
         archive = os.path.join(release, f"{name}-{version}.oci.tar")

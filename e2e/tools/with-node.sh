@@ -25,8 +25,10 @@ image() {
   python3 "$tools/image.py" "$archive.$$" "${@:2}"
   mv "$archive.$$" "$archive"
 }
-# named PREFIX REGISTRY: the full name of the manifest's image whose name begins so.
-named() { sed -n "s|^ *image: \($1.*\)|$2/\1|p" "$manifest" | sort -u; }
+# named PREFIX [REGISTRY]: the full name of the manifest's image whose name begins so.
+named() { sed -n "s|^ *image: \($1.*\)|${2:+$2/}\1|p" "$manifest" | sort -u; }
+# shellcheck source=SCRIPTDIR/stamp.sh
+registry=$(cd "$tools/../.." && . e2e/tools/stamp.sh && echo "$registry")
 
 image pause limpet.dev/e2e/pause:1 --entrypoint pause "/usr/bin/pause=$NODE_BIN/pause"
 image coredns limpet.dev/e2e/coredns:1 --entrypoint coredns "/usr/bin/coredns=$NODE_BIN/coredns"
@@ -39,8 +41,8 @@ mkdir -p "$shipped"
 ln -sf "$LIMPET_BIN" "$shipped/limpet"
 ln -sf "$LIMPET_WASM" "$shipped/limpet.wasm"
 ln -sf "$LIMPET_MODULE" "$shipped/liblimpet.so"
-limpet=$(named limpet: docker.io/library)
-python3 "$tools/images.py" "$shipped" "$shipped" "${limpet##*:}" limpet >/dev/null
+limpet=$(named "$registry/limpet:")
+REGISTRY=$registry python3 "$tools/images.py" "$shipped" "$shipped" "${limpet##*:}" limpet >/dev/null
 mv "$shipped/limpet.tar" "$NODE_IMAGES/limpet.tar"
 # Nothing but Envoy and its libraries: the preStop hook, which runs there, needs none.
 image envoy "$(named envoyproxy/ docker.io)" --entrypoint envoy "/usr/local/bin/envoy=$ENVOY_BIN"

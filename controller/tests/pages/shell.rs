@@ -12,13 +12,15 @@ use tempfile::TempDir;
 use crate::{LIMPET, assert_none, checkout, copy_of_the_checkout, pages};
 
 /// Programs with a stand-in.
-const STAND_INS: [&str; 19] = [
+const STAND_INS: [&str; 21] = [
     "cosign",
     "crane",
     "curl",
     "docker",
     "dist/limpet",
+    "e2e/tools/publish.sh",
     "envoy",
+    "gh",
     "git",
     "go",
     "helm",

@@ -9,7 +9,7 @@ use limpet_e2e::tools;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// An OCI image layout with one manifest.
+/// An OCI image layout of an image, or of an index with one for each architecture.
 #[derive(Debug)]
 pub(crate) struct Layout {
     folder: TempDir,
@@ -43,20 +43,39 @@ impl Layout {
         Ok(serde_json::from_slice(&fs::read(self.blob(descriptor)?)?)?)
     }
 
-    pub(crate) fn manifest(&self) -> Result<Value> {
+    /// The manifest of each architecture, or the only one.
+    pub(crate) fn manifests(&self) -> Result<Vec<Value>> {
         let index: Value = serde_json::from_slice(&fs::read(self.folder().join("index.json"))?)?;
-        self.json(&index["manifests"][0])
+        ensure!(index["manifests"].as_array().map(Vec::len) == Some(1), "{index}");
+        let top = self.json(&index["manifests"][0])?;
+        match top["manifests"].as_array() {
+            Some(images) => images.iter().map(|image| self.json(image)).collect(),
+            None => Ok(vec![top]),
+        }
     }
 
-    /// The only layer in tar's words: mode, owner, size and path of each entry.
-    pub(crate) fn listed(&self) -> Result<Vec<String>> {
-        let manifest = self.manifest()?;
+    pub(crate) fn manifest(&self) -> Result<Value> {
+        self.manifests()?.into_iter().next().context("no manifest")
+    }
+
+    /// The only layer of an image in tar's words: mode, owner, size and path of each entry.
+    pub(crate) fn listed(&self, manifest: &Value) -> Result<Vec<String>> {
         ensure!(manifest["layers"].as_array().map(Vec::len) == Some(1), "{manifest}");
         let listed = run(Command::new("tar")
             .args(["--numeric-owner", "-tvzf"])
             .arg(self.blob(&manifest["layers"][0])?))?;
         Ok(listed.lines().map(str::to_owned).collect())
     }
+}
+
+/// The architectures of the release: both, unless ARCHES named one.
+pub(crate) fn arches() -> Result<Vec<&'static str>> {
+    let release = tools::release()?;
+    let archive = |arch: &str| release.join(format!("limpet-{}-linux-{arch}.tar.gz", env!("CARGO_PKG_VERSION")));
+    let mut arches = vec!["x86_64", "aarch64"];
+    arches.retain(|arch| archive(arch).is_file());
+    ensure!(!arches.is_empty(), "{} has no command", release.display());
+    Ok(arches)
 }
 
 pub(crate) fn run(command: &mut Command) -> Result<String> {

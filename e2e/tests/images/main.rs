@@ -5,6 +5,7 @@ mod command;
 mod content;
 mod dns;
 mod layout;
+mod published;
 mod sbom;
 mod signatures;
 mod wasm;

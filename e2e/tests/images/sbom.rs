@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use limpet_e2e::tools;
 use serde_json::Value;
 
-use crate::layout::{Layout, run};
+use crate::layout::{Layout, arches, run};
 
 /// `CycloneDX`'s schema, and those that it refers to, from <https://github.com/CycloneDX/specification> (Apache-2.0).
 const SCHEMA: &str = include_str!("cyclonedx/bom-1.5.schema.json");
@@ -55,7 +55,8 @@ fn names<'a>(sbom: &'a Value, kind: &str) -> BTreeSet<&'a str> {
 #[test]
 fn every_file_of_a_release_has_an_sbom() -> Result<()> {
     let shipped = [files(".tar.gz")?, files(".oci.tar")?, files(".tgz")?].concat();
-    ensure!(shipped.len() == 7, "{shipped:?}");
+    // The wasm file, three images, the chart, and two archives for each architecture.
+    ensure!(shipped.len() == 5 + 2 * arches()?.len(), "{shipped:?}");
     for file in shipped {
         let name = file.to_string_lossy();
         let bare = [".tar.gz", ".tar", ".tgz"]
@@ -101,7 +102,7 @@ fn every_sbom_is_what_the_schema_of_cyclonedx_wants() -> Result<()> {
         ensure!(!validator.is_valid(&sbom), "the schema finds nothing");
         seen += 1;
     }
-    ensure!(seen == 7, "{seen} SBOMs");
+    ensure!(seen == 5 + 2 * arches()?.len(), "{seen} SBOMs");
     Ok(())
 }
 
@@ -115,13 +116,15 @@ fn the_sbom_of_a_program_has_what_is_linked_in_besides_crates() -> Result<()> {
         ("jemalloc", "<jemalloc>: "),
         ("wasi-libc", "wasi_snapshot_preview1"),
     ];
-    let module = tools::images()?.with_file_name("liblimpet.so");
-    for (name, end, program) in [
-        ("limpet", "x86_64.cdx.json", tools::limpet()?),
-        ("limpet-module", "x86_64.cdx.json", module),
-        ("limpet-wasm", "0.cdx.json", tools::wasm()?),
-    ] {
-        let sbom = sbom(name, end)?;
+    let built = tools::images()?.with_file_name("");
+    let mut programs = vec![("limpet-wasm", "0.cdx.json".to_owned(), tools::wasm()?)];
+    for arch in arches()? {
+        let built = built.join(arch);
+        programs.push(("limpet", format!("{arch}.cdx.json"), built.join("limpet")));
+        programs.push(("limpet-module", format!("{arch}.cdx.json"), built.join("liblimpet.so")));
+    }
+    for (name, end, program) in programs {
+        let sbom = sbom(name, &end)?;
         let listed = names(&sbom, "library");
         ensure!(listed.contains("limpet-core"), "{name}: {listed:?}");
         let program = fs::read(program)?;
@@ -148,7 +151,7 @@ fn the_sbom_of_an_image_has_its_files_and_all_that_is_in_them() -> Result<()> {
                 .filter_map(|layer| layer["annotations"]["org.opencontainers.image.title"].as_str());
             titles.map(|title| format!("/{title}")).collect()
         } else {
-            let listed = layout.listed()?;
+            let listed = layout.listed(&manifest)?;
             let files = listed.iter().filter(|line| !line.ends_with('/'));
             files
                 .filter_map(|line| Some(format!("/{}", line.split_whitespace().last()?)))
@@ -182,7 +185,7 @@ fn the_sbom_of_the_chart_has_the_images_it_runs() -> Result<()> {
     let listed: BTreeSet<String> = components(&sbom)
         .map(|image| format!("{}:{}", image["name"], image["version"]).replace('"', ""))
         .collect();
-    let limpet = concat!("limpet:", env!("CARGO_PKG_VERSION"));
+    let limpet = concat!("ghcr.io/limpet-dev/limpet:", env!("CARGO_PKG_VERSION"));
     // The chart's and the manifests' own images.
     let deployed = tools::checkout().join("controller/deploy/envoy/envoy.yaml");
     let deployed = fs::read_to_string(deployed)?;

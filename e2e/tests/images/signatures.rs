@@ -25,13 +25,13 @@ fn blocks() -> Result<[String; 4]> {
     <[String; 4]>::try_from(commands).map_err(|found| anyhow::anyhow!("expected four blocks, found {found:#?}"))
 }
 
-/// A folder with only a release, and the page's programs on the path.
-struct Bench {
+/// A folder with only a release, and the pages' programs on the path.
+pub(crate) struct Bench {
     folder: TempDir,
 }
 
 impl Bench {
-    fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let folder = TempDir::new()?;
         let programs = folder.path().join("programs");
         fs::create_dir(&programs)?;
@@ -40,7 +40,7 @@ impl Bench {
         Ok(Self { folder })
     }
 
-    fn release(&self) -> Result<()> {
+    pub(crate) fn release(&self) -> Result<()> {
         for entry in fs::read_dir(tools::release()?)? {
             let file = entry?.path();
             fs::copy(&file, self.path().join(file.file_name().context("no name")?))?;
@@ -48,7 +48,7 @@ impl Bench {
         Ok(())
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 
@@ -64,14 +64,14 @@ impl Bench {
         Ok(output)
     }
 
-    fn run(&self, commands: &str) -> Result<()> {
+    pub(crate) fn run(&self, commands: &str) -> Result<()> {
         let output = self.try_run(commands)?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{commands}: {said}");
         Ok(())
     }
 
-    fn refuses(&self, commands: &str, words: &str) -> Result<()> {
+    pub(crate) fn refuses(&self, commands: &str, words: &str) -> Result<()> {
         let output = self.try_run(commands)?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(!output.status.success() && said.contains(words), "{commands}: {said}");
@@ -110,9 +110,10 @@ async fn signed_images_are_verified_in_a_registry_and_others_refused() -> Result
     bench.release()?;
     // It makes the key.
     bench.run(&sign_files)?;
+    registry.publish()?;
     for image in ["limpet", "limpet-wasm", "limpet-wasm-compat"] {
-        let reference = registry.push(image)?;
-        let (of_test, _) = reference.rsplit_once(':').context("no tag")?;
+        let of_test = &format!("{}/{image}", registry.name());
+        let reference = format!("{of_test}:{}", env!("CARGO_PKG_VERSION"));
         let page = format!("{REGISTRY}/limpet");
         ensure!(sign.contains(&page) && verify.contains(&page), "{sign}\n{verify}");
         let with = |commands: &str| {
@@ -124,9 +125,9 @@ async fn signed_images_are_verified_in_a_registry_and_others_refused() -> Result
         bench.run(&format!("{digest}{}\n{}", with(&sign), with(&verify)))?;
     }
     bench.run("mkdir other && cd other && cosign generate-key-pair && cp cosign.pub ..")?;
-    let reference = registry.push("limpet")?;
-    let (of_test, _) = reference.rsplit_once(':').context("no tag")?;
-    let verify = verify.replace(&format!("{REGISTRY}/limpet"), of_test);
+    let of_test = format!("{}/limpet", registry.name());
+    let reference = format!("{of_test}:{}", env!("CARGO_PKG_VERSION"));
+    let verify = verify.replace(&format!("{REGISTRY}/limpet"), &of_test);
     let digest = format!("digest=$(crane digest --insecure {reference})\n");
     bench.refuses(&format!("{digest}{verify}"), "signature")
 }

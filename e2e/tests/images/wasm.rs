@@ -20,7 +20,8 @@ fn fetchers() -> Result<Vec<PathBuf>> {
 async fn fetched_from(address: Ipv4Addr, image: &str) -> Result<()> {
     let wasm = fs::read(tools::wasm()?)?;
     let registry = Registry::start(address).await?;
-    let reference = registry.push(image)?;
+    registry.publish()?;
+    let reference = format!("{}/{image}:{}", registry.name(), env!("CARGO_PKG_VERSION"));
     for fetcher in fetchers()? {
         let fetched = registry.folder().join("fetched.wasm");
         run(Command::new(&fetcher).arg(&reference).arg(&fetched))?;

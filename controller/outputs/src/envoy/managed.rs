@@ -50,7 +50,7 @@ impl Default for ManagedOptions {
     fn default() -> Self {
         Self {
             namespace: EnvoysNamespace::default(),
-            limpet_image: concat!("limpet:", env!("CARGO_PKG_VERSION")).to_owned(),
+            limpet_image: concat!("ghcr.io/limpet-dev/limpet:", env!("CARGO_PKG_VERSION")).to_owned(),
             envoy_image: "envoyproxy/envoy:distroless-v1.40.0".to_owned(),
             xds: None,
             defaults: EnvoyDeploymentSpec::default(),
