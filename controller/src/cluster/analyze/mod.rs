@@ -26,7 +26,7 @@ use crate::output::{self, Output};
 pub(crate) use controllers::of_controllers;
 pub(crate) use finding::Findings;
 pub(crate) use online::{AnalyzedCluster, AnalyzedNamespaces, ClusterAnalysis, analyze as of_cluster};
-pub(crate) use statuses::GatewayState;
+pub(crate) use statuses::AnalyzedGateway;
 
 pub(crate) fn run(args: &AnalyzeArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let (findings, all_read) = if args.files.is_empty() {

@@ -9,7 +9,7 @@ use super::code::FindingCode;
 use super::files::inputs;
 use super::finding::{AnalysisFinding, FindingPlace};
 use super::reports::of_built;
-use super::statuses::{GatewayState, depends_on, merged, of_status};
+use super::statuses::{AnalyzedGateway, depends_on, merged, of_status};
 use crate::cluster::cli::{ClusterArgs, TargetKind};
 use crate::cluster::config::Config;
 use crate::cluster::explain::{ConfigSource, ControllerObjects, assume_named, list_error_message};
@@ -42,7 +42,7 @@ pub(crate) enum AnalyzedNamespaces<'a> {
 pub(crate) struct ClusterAnalysis {
     pub(crate) findings: Vec<AnalysisFinding>,
     /// The Gateways of the controller.
-    pub(crate) gateways: Vec<GatewayState>,
+    pub(crate) gateways: Vec<AnalyzedGateway>,
     /// `None`: it is not known, or not asked for.
     pub(crate) keyring: Option<KeyringReading>,
 }
@@ -183,7 +183,7 @@ impl ListedCluster {
     }
 
     /// What the model says of the objects, and what their statuses say; and the Gateways.
-    fn findings(mut self, config: &Config, target: TargetKind) -> (Vec<AnalysisFinding>, Vec<GatewayState>) {
+    fn findings(mut self, config: &Config, target: TargetKind) -> (Vec<AnalysisFinding>, Vec<AnalyzedGateway>) {
         assume_named(&mut self.store);
         let settings = config.settings(target);
         let manifests = ManifestFiles {
@@ -210,10 +210,10 @@ impl ListedCluster {
         let unwritten = reports
             .gateways
             .keys()
-            .map(|name| (name.clone(), GatewayState::unwritten(name)));
-        let mut gateways: BTreeMap<ObjectName, GatewayState> = unwritten.collect();
+            .map(|name| (name.clone(), AnalyzedGateway::unwritten(name)));
+        let mut gateways: BTreeMap<ObjectName, AnalyzedGateway> = unwritten.collect();
         let written = ours().filter(|(kind, _)| *kind == Kind::Gateway);
-        gateways.extend(written.map(|(_, listed)| (listed.object.clone(), GatewayState::of(listed))));
+        gateways.extend(written.map(|(_, listed)| (listed.object.clone(), AnalyzedGateway::of(listed))));
         (merged(built, statuses.collect()), gateways.into_values().collect())
     }
 }

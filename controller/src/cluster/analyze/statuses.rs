@@ -98,7 +98,7 @@ fn finding(object: &ObjectRef, about: Option<&str>, condition: &Value) -> Analys
 
 /// What the controller says of a Gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct GatewayState {
+pub(crate) struct AnalyzedGateway {
     pub(crate) name: ObjectName,
     /// `None`: its status does not say it.
     pub(crate) programmed: Option<bool>,
@@ -106,7 +106,7 @@ pub(crate) struct GatewayState {
     pub(crate) why: String,
 }
 
-impl GatewayState {
+impl AnalyzedGateway {
     /// What its status says of `Programmed`.
     pub(super) fn of(listed: &ListedStatus) -> Self {
         let mut conditions = items(&listed.status, "conditions");

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::cluster::analyze::{Findings, GatewayState};
+use crate::cluster::analyze::{AnalyzedGateway, Findings};
 use crate::cluster::reconcile::keyring::KeyringReading;
 use crate::cluster::survey::ControllerMetrics;
 use crate::output::printable;
@@ -33,13 +33,13 @@ pub(super) struct Overview {
 /// A Gateway, and its Envoys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct GatewayRow {
-    pub(super) state: GatewayState,
+    pub(super) state: AnalyzedGateway,
     /// How many Envoys are connected to all controllers together; `None`: no controller says it.
     pub(super) envoys: Option<u64>,
 }
 
 impl GatewayRow {
-    pub(super) fn new(state: GatewayState, controllers: &[ControllerMetrics]) -> Self {
+    pub(super) fn new(state: AnalyzedGateway, controllers: &[ControllerMetrics]) -> Self {
         let name = state.name.to_string();
         let said = controllers
             .iter()
@@ -187,7 +187,7 @@ fn controller_json(controller: &ControllerMetrics) -> Value {
 }
 
 fn gateway_cells(row: &GatewayRow) -> [String; 5] {
-    let GatewayState { name, programmed, why } = &row.state;
+    let AnalyzedGateway { name, programmed, why } = &row.state;
     [
         printable(&name.namespace),
         printable(&name.name),
@@ -282,7 +282,7 @@ mod tests {
 
     fn overview() -> Overview {
         let controllers = controllers();
-        let gateway = |name: &str, programmed, why: &str| GatewayState {
+        let gateway = |name: &str, programmed, why: &str| AnalyzedGateway {
             name: ObjectName::new("shop", name),
             programmed,
             why: why.to_owned(),

@@ -138,7 +138,7 @@ impl fmt::Display for UnreadableFile<'_> {
 }
 
 /// Whether `limpet check` is for this document: a configuration, or an object of another control plane that has one.
-#[allow(dead_code, reason = "the tools alone check every document")]
+#[allow(dead_code, reason = "a build without the controller checks every document")]
 pub(crate) fn is_checked(file: &str, value: &Value) -> bool {
     let root = ConfigNode::root(file, value);
     !is_object(&root) || foreign_config::find(&root).is_some()

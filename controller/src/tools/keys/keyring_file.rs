@@ -229,7 +229,7 @@ impl KeyringFile {
 }
 
 /// The keyring of a cluster, from a Secret.
-#[allow(dead_code, reason = "the tools alone know no cluster")]
+#[allow(dead_code, reason = "a build without the controller knows no cluster")]
 pub(crate) fn of_cluster(secret: &str, document: KeyringDocument) -> KeyringFile {
     KeyringFile {
         is_controllers: true,

@@ -74,7 +74,7 @@ impl Services {
         backend.with_context(|| format!("there is no backend {name}"))
     }
 
-    /// The Services and their EndpointSlices: one for each backend, because a port belongs to a slice.
+    /// The Services, and an `EndpointSlice` for each backend, because a port belongs to a slice.
     fn objects(&self) -> Vec<Value> {
         let mut objects = Vec::new();
         for (name, backends) in &self.backends {
