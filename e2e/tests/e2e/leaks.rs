@@ -282,7 +282,7 @@ async fn panicked(keyed: &ConfigWithKeys) -> Result<String> {
         site.envoy.get("/").header("x-panic", hook).send().await?;
         poll::until("the panic", async || {
             let log = site.envoy.log().ok()?;
-            log.contains(&format!("in {hook}, as a test asked for: Plugin"))
+            log.contains(&format!("in {hook}, as a test asked for: ModulePlugin"))
                 .then_some(())
         })
         .await?;
