@@ -69,7 +69,7 @@ const OUTCOMES: &[Outcomes] = &[
         command: "explain",
         codes: [
             "no problem; with tokens, one of them is honoured",
-            "no token, no key to verify it, or no ready pod at its backend's address",
+            "with tokens: there is none, its key is not known, or its backend has no ready pod",
             "a problem of the route or of the sessions of a rule; with tokens, each is refused",
             "",
         ],

@@ -143,11 +143,21 @@ fn misused(error: &clap::Error) -> ExitCode {
     let arguments: Vec<String> = std::env::args_os()
         .map(|argument| argument.to_string_lossy().into_owned())
         .collect();
-    let text = error.to_string();
-    let message = text.lines().next().unwrap_or_default();
-    let message = message.strip_prefix("error: ").unwrap_or(message);
-    output::print_failure_document(Output::of_arguments(&arguments), message);
+    output::print_failure_document(Output::of_arguments(&arguments), &in_one_line(&error.to_string()));
     ExitCode::from(FAILURE)
+}
+
+/// The first paragraph of an error of clap's: what is wrong, and a list of arguments or values below it.
+fn in_one_line(text: &str) -> String {
+    let mut lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
+    let first = lines.next().unwrap_or_default();
+    let first = first.strip_prefix("error: ").unwrap_or(first);
+    let rest: Vec<&str> = lines.collect();
+    if rest.is_empty() {
+        first.to_owned()
+    } else {
+        format!("{first} {}", rest.join(", "))
+    }
 }
 
 #[cfg(test)]

@@ -72,11 +72,28 @@ fn watched_file<'a>(source: &ConfigNode<'a>) -> Option<&'a str> {
         .as_str()
 }
 
+/// Of resources with the same name, the one in the file that Envoy watches. Without it, one in a file of the same name:
+/// the configuration may be checked elsewhere than Envoy runs. Else the last one.
+fn of_source<'s, T>(same_name: &'s [T], file: impl Fn(&T) -> &str, source: Option<&ConfigNode<'_>>) -> Option<&'s T> {
+    let watched = source.and_then(watched_file).map(Path::new);
+    let in_file = |is_same: fn(&Path, &Path) -> bool| {
+        let watched = watched?;
+        same_name.iter().rfind(|one| is_same(Path::new(file(one)), watched))
+    };
+    let is_same_file = |one: &Path, other: &Path| {
+        let canonical = |path: &Path| path.canonicalize().ok();
+        one == other || canonical(one).is_some_and(|one| Some(one) == canonical(other))
+    };
+    in_file(is_same_file)
+        .or_else(|| in_file(|one, other| one.file_name() == other.file_name()))
+        .or_else(|| same_name.last())
+}
+
 /// What the documents offer for discovery, by name.
 #[derive(Debug, Default)]
 pub(crate) struct DiscoverySources<'a> {
-    filters: BTreeMap<&'a str, LocatedFilter<'a>>,
-    routes: BTreeMap<&'a str, ConfigNode<'a>>,
+    filters: BTreeMap<&'a str, Vec<LocatedFilter<'a>>>,
+    routes: BTreeMap<&'a str, Vec<ConfigNode<'a>>>,
     scopes: Vec<ConfigNode<'a>>,
     clusters: BTreeMap<&'a str, ConfigNode<'a>>,
     /// By file, because the clusters of a bootstrap are for its own Envoy only.
@@ -92,11 +109,13 @@ impl<'a> DiscoverySources<'a> {
             let resources = filter_locator::filters(root)
                 .into_iter()
                 .filter(LocatedFilter::is_resource);
-            sources.filters.extend(resources.map(|found| (found.name(), found)));
+            for found in resources {
+                sources.filters.entry(found.name()).or_default().push(found);
+            }
             root.visit(&mut |object| {
                 let name = object.text("name").unwrap_or_default();
                 match object.kind() {
-                    Some(ROUTE_CONFIGURATION) => drop(sources.routes.insert(name, object.clone())),
+                    Some(ROUTE_CONFIGURATION) => sources.routes.entry(name).or_default().push(object.clone()),
                     Some(SCOPE) => sources.scopes.push(object.clone()),
                     Some(CLUSTER) => drop(sources.clusters.insert(name, object.clone())),
                     _ => {}
@@ -117,14 +136,14 @@ impl<'a> DiscoverySources<'a> {
         sources
     }
 
-    /// The filter's configuration that is discovered under this name.
-    pub(crate) fn filter(&self, name: &str) -> Option<&LocatedFilter<'a>> {
-        self.filters.get(name)
+    /// The filter's configuration that is discovered under this name, from this source.
+    pub(crate) fn filter(&self, name: &str, source: Option<&ConfigNode<'_>>) -> Option<&LocatedFilter<'a>> {
+        of_source(self.filters.get(name)?, |found| found.holder.file, source)
     }
 
-    /// The route configuration of this name.
-    pub(crate) fn routes(&self, name: &str) -> Option<&ConfigNode<'a>> {
-        self.routes.get(name)
+    /// The route configuration of this name, from this source.
+    pub(crate) fn routes(&self, name: &str, source: Option<&ConfigNode<'_>>) -> Option<&ConfigNode<'a>> {
+        of_source(self.routes.get(name)?, |found| found.file, source)
     }
 
     /// The scopes of routes that are discovered.
@@ -155,6 +174,6 @@ impl<'a> DiscoverySources<'a> {
 
     /// Whether this document offers routes for discovery.
     pub(crate) fn has_routes(&self, root: &ConfigNode<'_>) -> bool {
-        self.routes.values().any(|routes| routes.file == root.file)
+        self.routes.values().flatten().any(|routes| routes.file == root.file)
     }
 }

@@ -13,7 +13,7 @@ use crate::cluster::config::Config;
 use crate::cluster::render::{manifest_files, read_documents, render_manifests};
 use crate::envoy_config::config_file;
 use crate::exit::CommandFailure;
-use crate::tools::check;
+use crate::tools::check::{self, DocumentKind};
 use limpet_core::config::schema::{KeyConfig, KeyStateConfig};
 use limpet_outputs::{FilterInputs, FilterKeys};
 
@@ -30,15 +30,18 @@ pub(super) struct AnalyzedFiles {
 pub(super) fn analyze(paths: &[String], config: &Config, target: TargetKind) -> Result<AnalyzedFiles, CommandFailure> {
     let mut findings = Vec::new();
     let (mut configurations, mut objects) = (Vec::new(), Vec::new());
-    let mut all_read = true;
+    let (mut all_read, mut any_other) = (true, false);
     for (file, read) in read_all(paths) {
         match read {
             Ok(values) => {
                 for (place, value) in check::named(&file, values) {
-                    if check::is_checked(&place, &value) {
-                        configurations.push((place, value));
-                    } else {
-                        objects.push((place, value));
+                    match DocumentKind::of(&place, &value) {
+                        DocumentKind::Checked => configurations.push((place, value)),
+                        DocumentKind::Object => objects.push((place, value)),
+                        DocumentKind::Other => {
+                            any_other = true;
+                            findings.push(of_other(place));
+                        }
                     }
                 }
             }
@@ -48,7 +51,7 @@ pub(super) fn analyze(paths: &[String], config: &Config, target: TargetKind) -> 
             }
         }
     }
-    if configurations.is_empty() && objects.is_empty() && all_read {
+    if configurations.is_empty() && objects.is_empty() && !any_other && all_read {
         let paths = paths.join(", ");
         return Err(CommandFailure(format!(
             "expected objects of Kubernetes, or configurations of Envoy or the filter, found none in {paths}"
@@ -83,6 +86,12 @@ fn read_all(paths: &[String]) -> Vec<(String, Result<Vec<Value>, CommandFailure>
         }
     }
     all
+}
+
+/// Of a document of other software.
+fn of_other(place: String) -> AnalysisFinding {
+    let message = "not checked: neither an object of Kubernetes, nor a configuration of Envoy or of the filter";
+    AnalysisFinding::new(FindingPlace::file(place), FindingCode::input("Other"), message)
 }
 
 fn unreadable(file: &str, CommandFailure(why): &CommandFailure) -> AnalysisFinding {

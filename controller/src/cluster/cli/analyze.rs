@@ -12,7 +12,8 @@ use limpet_api::ObjectName;
 ///
 /// Without --filename, it reads the cluster with the rights of the kubeconfig, and writes nothing: it lists the kinds
 /// that the controller reads, and gets its ConfigMaps and the keyring. A warning names each kind that it may not list.
-/// Findings that depend on such a kind come from the controller's statuses.
+/// Findings that depend on such a kind come from the controller's statuses. With --filename, it ignores a status in a
+/// file: what the objects would become counts.
 #[derive(Debug, Args)]
 #[command(after_help = "\
   limpet analyze -A

@@ -75,13 +75,14 @@ fn discovered<'s, 'a>(
     sources: &'s DiscoverySources<'a>,
 ) -> Ownership<'s, 'a> {
     let name = entry.text("name").unwrap_or_default();
-    let ownership = match sources.filter(name) {
+    let source = discovery.get("config_source");
+    let ownership = match sources.filter(name, source.as_ref()) {
         Some(located) => Ownership::Configured(located),
         None if [FILTER_NAME, DISCOVERED_WASM, DISCOVERED_MODULE].contains(&name) => Ownership::ConfiguredElsewhere,
         None => return Ownership::NotOurs,
     };
     if matches!(ownership, Ownership::ConfiguredElsewhere) {
-        let from = discovery::origin(discovery.get("config_source").as_ref());
+        let from = discovery::origin(source.as_ref());
         let message = format!(
             "not checked: the filter's configuration, which Envoy gets {from}; give that file as well, or run the \
              check where Envoy runs"

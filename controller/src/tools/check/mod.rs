@@ -137,12 +137,35 @@ impl fmt::Display for UnreadableFile<'_> {
     }
 }
 
-/// Whether `limpet check` is for this document: a configuration, or an object of another control plane that has one.
+/// What a document is, as far as its fields tell.
 #[allow(dead_code, reason = "a build without the controller checks every document")]
-pub(crate) fn is_checked(file: &str, value: &Value) -> bool {
-    let root = ConfigNode::root(file, value);
-    !is_object(&root) || foreign_config::find(&root).is_some()
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DocumentKind {
+    /// `limpet check` is for it: a configuration, or an object of another control plane that has one.
+    Checked,
+    /// An object of Kubernetes.
+    Object,
+    /// Of other software.
+    Other,
 }
+
+#[allow(dead_code, reason = "a build without the controller checks every document")]
+impl DocumentKind {
+    pub(crate) fn of(file: &str, value: &Value) -> Self {
+        let root = ConfigNode::root(file, value);
+        let has = |field: &&str| root.get(field).is_some();
+        if is_object(&root) && foreign_config::find(&root).is_none() {
+            Self::Object
+        } else if root.has_types() || is_envoys(&root) || FIELDS_THAT_TELL.iter().any(has) {
+            Self::Checked
+        } else {
+            Self::Other
+        }
+    }
+}
+
+/// Fields of the filter's configuration and of objects; one of them tells what is meant, whatever else is wrong.
+const FIELDS_THAT_TELL: [&str; 6] = ["policies", "keys", "wrappedKeys", "sdsKeys", "apiVersion", "kind"];
 
 /// The documents of a file with names that tell them apart.
 pub(crate) fn named(file: &str, values: Vec<Value>) -> impl Iterator<Item = (String, Value)> {

@@ -67,11 +67,12 @@ impl<'a> RouteTables<'a> {
         name: &str,
         sources: &DiscoverySources<'a>,
     ) {
-        if let Some(routes) = sources.routes(name) {
+        let source = holder.get(source);
+        if let Some(routes) = sources.routes(name, source.as_ref()) {
             self.found.push(routes.clone());
         } else {
             let what = format!("the routes {name}");
-            self.add_elsewhere(report, manager, &what, holder.get(source).as_ref());
+            self.add_elsewhere(report, manager, &what, source.as_ref());
         }
     }
 
