@@ -377,7 +377,11 @@ async fn the_deployed_envoy_is_configured_over_mutual_tls() -> Result<()> {
     let mut told = 0;
     for family in families {
         let (name, kind) = family.split_once(' ').context("no type")?;
-        let suffix = if kind == "counter" { "_total" } else { "" };
+        let suffix = match kind {
+            "counter" => "_total",
+            "info" => "_info",
+            _ => "",
+        };
         ensure!(
             page.contains(&format!("`{name}{suffix}`")),
             "{name} ({kind}) is not in docs/reference/metrics.md"
