@@ -41,6 +41,7 @@ pub(super) fn route_report(
     RouteReport {
         observed_generation: route.meta.generation,
         parents: parents.collect(),
+        ignored: Vec::new(),
     }
 }
 

@@ -489,6 +489,7 @@ impl GatewayState<'_> {
             listeners: self.listeners.iter().map(listener_report).collect(),
             addresses: self.addresses.clone(),
             unready: self.unready.clone(),
+            ignored: self.ignored.clone(),
         }
     }
 

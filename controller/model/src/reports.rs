@@ -176,6 +176,9 @@ pub struct GatewayReport {
     /// Why it is not programmed although its Envoys have acknowledged everything.
     #[serde(skip)]
     pub unready: Option<Condition>,
+    /// Fields that have no effect; its `Accepted` names them too.
+    #[serde(skip)]
+    pub ignored: Vec<String>,
 }
 
 /// An address of a Gateway.
@@ -226,6 +229,9 @@ pub struct RouteReport {
     pub observed_generation: i64,
     /// Reports for each of our Gateways that it refers to.
     pub parents: Vec<ParentReport>,
+    /// Fields that have no effect, if it is accepted; its `Accepted` names them too.
+    #[serde(skip)]
+    pub ignored: Vec<String>,
 }
 
 /// Of a route, for one of its parents.

@@ -17,9 +17,17 @@ pub(super) fn route_report(
         conditions: conditions(route, parent, sessions, stand_in),
     };
     let quarantined = route.quarantined.map(|quarantined| quarantined.generation);
+    let parents: Vec<ParentReport> = route.parents.iter().map(parent).collect();
+    let is_accepted = |condition: &Condition| condition.kind == "Accepted" && condition.is_true();
+    let is_any_accepted = parents.iter().any(|parent| parent.conditions.iter().any(is_accepted));
     RouteReport {
         observed_generation: quarantined.unwrap_or(route.meta.generation),
-        parents: route.parents.iter().map(parent).collect(),
+        ignored: if is_any_accepted {
+            route.ignored.clone()
+        } else {
+            Vec::new()
+        },
+        parents,
     }
 }
 

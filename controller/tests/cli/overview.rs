@@ -245,3 +245,20 @@ fn a_file_of_other_software_was_an_error() {
         limpet(&["analyze", "-f", &path]).run().code(2);
     }
 }
+
+#[test]
+fn a_misspelt_field_of_a_route_was_no_problem() {
+    let text = shop("")
+        .replace("  rules: [{", "  hostname: shop.example\n  rules: [{match: [], ")
+        .replace("listeners: [{name: http, ", "listeners: [{name: http, tsl: {}, ");
+    let folder = with_files(&[("shop.yaml", &text)]);
+    let path = folder.path().join("shop.yaml").display().to_string();
+    let ran = limpet(&["analyze", "-f", &path]).run().code(1);
+    for line in [
+        "warning [LIMPET0317] Gateway shop/web: not supported and ignored: spec.listeners[0].tsl\n",
+        "warning [LIMPET0510] HTTPRoute shop/shop: not supported and ignored: spec.hostname, spec.rules[0].match\n",
+        "\n2 warnings\n",
+    ] {
+        assert!(ran.stdout.contains(line), "{line}: {ran:?}");
+    }
+}

@@ -87,6 +87,9 @@ const CHAIN: &str = "docs/reference/envoy-configuration.md#the-chain";
 const MODULE: &str = "docs/reference/envoy-configuration.md#the-dynamic-module";
 const CLUSTERS: &str = "docs/reference/envoy-configuration.md#which-clusters-hold-sessions";
 
+/// Of fields that have no effect.
+const IGNORED: &str = "Ignored";
+
 /// The first two digits are of the subject. A row without condition and reason is for those that are in no other row.
 #[rustfmt::skip]
 const TABLE: &[Row] = &[
@@ -114,6 +117,7 @@ const TABLE: &[Row] = &[
     row("LIMPET0314", Subject::Gateway, ("Programmed", "AddressNotUsable"), FindingSeverity::Warning, ADDRESSES),
     row("LIMPET0315", Subject::Gateway, ("Programmed", "EnvoysNotWritten"), FindingSeverity::Error, PROGRAMMED),
     row("LIMPET0316", Subject::Gateway, ("Programmed", "NoResources"), FindingSeverity::Error, ROLLOUTS),
+    row("LIMPET0317", Subject::Gateway, ("", IGNORED), FindingSeverity::Warning, UNSUPPORTED),
     row("LIMPET0399", Subject::Gateway, ("", ""), FindingSeverity::Warning, STATUS),
     row("LIMPET0401", Subject::Listener, ("Accepted", "UnsupportedProtocol"), FindingSeverity::Error, STATUS),
     row("LIMPET0402", Subject::Listener, ("Accepted", "PortUnavailable"), FindingSeverity::Error, STATUS),
@@ -132,6 +136,7 @@ const TABLE: &[Row] = &[
     row("LIMPET0507", Subject::Route, ("ResolvedRefs", "RefNotPermitted"), FindingSeverity::Error, STATUS),
     row("LIMPET0508", Subject::Route, ("ResolvedRefs", "InvalidKind"), FindingSeverity::Error, STATUS),
     row("LIMPET0509", Subject::Route, ("ResolvedRefs", "InvalidBackendTLSPolicy"), FindingSeverity::Error, TLS),
+    row("LIMPET0510", Subject::Route, ("", IGNORED), FindingSeverity::Warning, UNSUPPORTED),
     row("LIMPET0599", Subject::Route, ("", ""), FindingSeverity::Warning, STATUS),
     row("LIMPET0601", Subject::IngressRoute, ("currentStatus", "invalid"), FindingSeverity::Error, CONTOUR),
     row("LIMPET0602", Subject::IngressRoute, ("currentStatus", "orphaned"), FindingSeverity::Warning, CONTOUR),
@@ -195,6 +200,11 @@ impl FindingCode {
 
     pub(crate) fn controller(word: &str) -> Self {
         Self::of(Subject::Controller, "", word)
+    }
+
+    /// Of fields of a Gateway or of a route that have no effect.
+    pub(crate) fn ignored(about: Subject) -> Self {
+        Self::of(about, "", IGNORED)
     }
 
     pub(crate) fn check(area: CheckArea) -> Self {

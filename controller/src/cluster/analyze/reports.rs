@@ -9,6 +9,7 @@ use crate::cluster::controller::ObjectVerdicts;
 use crate::cluster::gateway_api::GatewayApi;
 use crate::cluster::render::RenderResult;
 use crate::tools::check::report::{self, CheckReport};
+use limpet_api::{Kind, ObjectRef};
 use limpet_model::Reports;
 
 /// The conditions that say what is wrong.
@@ -23,7 +24,32 @@ pub(super) fn of_reports(reports: &Reports) -> Vec<AnalysisFinding> {
         };
         found.push(AnalysisFinding::new(place, code, condition.message));
     }
+    found.extend(of_ignored(reports));
     found
+}
+
+/// Fields of accepted objects that have no effect, such as misspelt ones. The status of a policy says so by itself.
+fn of_ignored(reports: &Reports) -> impl Iterator<Item = AnalysisFinding> {
+    let gateways = reports.gateways.iter();
+    let gateways = gateways.map(|(name, report)| (Kind::Gateway, name, &report.ignored));
+    let routes = [
+        (Kind::HttpRoute, &reports.http_routes),
+        (Kind::GrpcRoute, &reports.grpc_routes),
+    ];
+    let routes = routes.into_iter().flat_map(|(kind, routes)| {
+        let of_kind = routes.iter();
+        of_kind.map(move |(name, report)| (kind, name, &report.ignored))
+    });
+    let all = gateways.chain(routes).filter(|(.., ignored)| !ignored.is_empty());
+    all.map(|(kind, name, ignored)| {
+        let object = ObjectRef {
+            kind,
+            name: name.clone(),
+        };
+        let code = FindingCode::ignored(Subject::of(kind, kind != Kind::Gateway));
+        let message = format!("not supported and ignored: {}", ignored.join(", "));
+        AnalysisFinding::new(FindingPlace::object(&object), code, message)
+    })
 }
 
 /// What a build says of objects, wherever they come from.
