@@ -108,7 +108,7 @@ async fn both_services(setup: &Setup) -> Result<()> {
 
 async fn forged_token(setup: &Setup, visitor: &Visitor) -> Result<()> {
     title(
-        "Somebody changes one bit of the cookie. The filter refuses the token, counts that, and starts a new session.",
+        "An attacker changes one bit of the cookie. The filter refuses the token, counts that, and starts a new session.",
     );
     let before = setup.counter("refused.bad_signature").await?;
     let mut forger = setup.visitor();

@@ -114,7 +114,7 @@ fn inside_the_cookie(setup: &mut Setup, visitor: &Visitor, first: &Answer) -> Re
 
 async fn one_bit_flipped(setup: &Setup, visitor: &Visitor) -> Result<()> {
     title(
-        "Somebody changes one bit of the cookie. The filter refuses the token, counts that, and starts a new session.",
+        "An attacker changes one bit of the cookie. The filter refuses the token, counts that, and starts a new session.",
     );
     let mut bytes = BASE64_URL_SAFE_NO_PAD.decode(token_of(visitor)?)?;
     *bytes.last_mut().context("the token is empty")? ^= 1;
