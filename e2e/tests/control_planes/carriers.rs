@@ -126,7 +126,7 @@ impl Front {
         Ok(session)
     }
 
-    /// Waits until tokens are told, and checks that a forged one is refused.
+    /// Waits until responses tell tokens, and checks that a forged one is refused.
     pub(crate) async fn until_told(self) -> Result<()> {
         self.until("tokens to be told", || self.get("/"), |answer| told(answer).is_some())
             .await?;

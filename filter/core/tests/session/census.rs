@@ -83,12 +83,12 @@ fn who_gets_no_answer_of_its_backend_is_not_seen() {
     let session = bringing(&claims(A, at(0), at(0)));
     let local = FakeResponse::local(503, "no_healthy_upstream", "");
     assert_eq!(site.visit(&session, &local, at(1)).seen, None);
-    let nobody = site.visit(
+    let unanswered = site.visit(
         &FakeRequest::new(),
         &FakeResponse::local(503, "no_healthy_upstream", ""),
         at(1),
     );
-    assert_eq!((nobody.seen, nobody.left), (None, None));
+    assert_eq!((unanswered.seen, unanswered.left), (None, None));
 }
 
 #[test]

@@ -165,8 +165,8 @@ fn a_strict_session_begins_anew_too() {
     let site = site(json!({ "strict": true, "strictStatus": 421 }));
     let visit = site.visit(&session(0), &FakeResponse::by(B).surely_as_asked(), at(400));
     assert_eq!((visit.steering, visit.outcomes()), (TO_B, (REBALANCED, REISSUED)));
-    let nobody = FakeResponse::local(503, "no_healthy_upstream", A);
-    let visit = site.visit(&session(0), &nobody, at(400));
+    let unavailable = FakeResponse::local(503, "no_healthy_upstream", A);
+    let visit = site.visit(&session(0), &unavailable, at(400));
     assert_eq!((visit.status, visit.response, visit.seen), (None, UNCHANGED, None));
 }
 
