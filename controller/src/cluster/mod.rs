@@ -26,6 +26,7 @@ mod migrate;
 mod overview;
 mod reconcile;
 pub mod render;
+mod runtime;
 mod sessions;
 mod survey;
 mod timer;

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::cli::VersionArgs;
 use crate::cluster::kube::connect;
+use crate::cluster::runtime::runtime;
 use crate::cluster::survey::{ControllerMetrics, Controllers};
 use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output, Rows};
@@ -19,10 +20,7 @@ pub(crate) fn run(args: &VersionArgs, form: Output) -> Result<CommandVerdict, Co
     if args.client {
         return version::run(form);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| CommandFailure(format!("cannot start: {error}")))?;
+    let runtime = runtime()?;
     let controllers = runtime.block_on(async {
         match tokio::time::timeout(ANSWER, controllers(args)).await {
             Ok(answer) => answer,

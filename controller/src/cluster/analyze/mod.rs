@@ -21,6 +21,8 @@ mod statuses;
 use crate::cluster::cli::AnalyzeArgs;
 use crate::cluster::config::Config;
 use crate::cluster::explain::ConfigSource;
+use crate::cluster::kube::connect;
+use crate::cluster::runtime::runtime;
 use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output};
 pub(crate) use controllers::of_controllers;
@@ -30,24 +32,7 @@ pub(crate) use statuses::AnalyzedGateway;
 
 pub(crate) fn run(args: &AnalyzeArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let (findings, all_read) = if args.files.is_empty() {
-        let what = AnalyzedCluster {
-            cluster: &args.cluster,
-            namespaces: match &args.namespace {
-                _ if args.all_namespaces => AnalyzedNamespaces::All,
-                Some(namespace) => AnalyzedNamespaces::Named(namespace),
-                None => AnalyzedNamespaces::Own,
-            },
-            config: ConfigSource {
-                file: args.config.as_deref(),
-                controller: &args.controller,
-                target: args.target,
-            },
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| CommandFailure(format!("cannot start: {error}")))?;
-        (runtime.block_on(online::analyze(&what))?.findings, true)
+        (runtime()?.block_on(of_connected(args))?.findings, true)
     } else {
         let config = match &args.config {
             Some(file) => Config::read(file, args.target)?,
@@ -66,4 +51,22 @@ pub(crate) fn run(args: &AnalyzeArgs, form: Output) -> Result<CommandVerdict, Co
     } else {
         CommandVerdict::Partial
     })
+}
+
+async fn of_connected(args: &AnalyzeArgs) -> Result<ClusterAnalysis, CommandFailure> {
+    let connection = connect(&args.cluster).await?;
+    let what = AnalyzedCluster {
+        connection: &connection,
+        namespaces: match &args.namespace {
+            _ if args.all_namespaces => AnalyzedNamespaces::All,
+            Some(namespace) => AnalyzedNamespaces::Named(namespace),
+            None => AnalyzedNamespaces::Own,
+        },
+        config: ConfigSource {
+            file: args.config.as_deref(),
+            controller: &args.controller,
+            target: args.target,
+        },
+    };
+    online::analyze(&what).await
 }

@@ -10,10 +10,10 @@ use super::files::inputs;
 use super::finding::{AnalysisFinding, FindingPlace};
 use super::reports::of_built;
 use super::statuses::{AnalyzedGateway, depends_on, merged, of_status};
-use crate::cluster::cli::{ClusterArgs, TargetKind};
+use crate::cluster::cli::TargetKind;
 use crate::cluster::config::Config;
 use crate::cluster::explain::{ConfigSource, ControllerObjects, assume_named, list_error_message};
-use crate::cluster::kube::{ApiConnection, ListedStatus, Lists, Store, WatchSettings, connect, words};
+use crate::cluster::kube::{ApiConnection, ListedStatus, Lists, Store, WatchSettings, words};
 use crate::cluster::reconcile::keyring::{self, KeyringReading};
 use crate::cluster::render::{ManifestFiles, render_manifests};
 use crate::exit::CommandFailure;
@@ -24,7 +24,7 @@ use limpet_model::{Memory, Objects};
 
 /// What is analyzed.
 pub(crate) struct AnalyzedCluster<'a> {
-    pub(crate) cluster: &'a ClusterArgs,
+    pub(crate) connection: &'a ApiConnection,
     pub(crate) namespaces: AnalyzedNamespaces<'a>,
     pub(crate) config: ConfigSource<'a>,
 }
@@ -52,17 +52,15 @@ pub(crate) struct ClusterAnalysis {
 /// # Errors
 /// If no API server answers, or a file of the command line cannot be read.
 pub(crate) async fn analyze(what: &AnalyzedCluster<'_>) -> Result<ClusterAnalysis, CommandFailure> {
-    let ApiConnection { client, address } = connect(what.cluster)
-        .await
-        .map_err(|error| CommandFailure(error.to_string()))?;
+    let ApiConnection { client, address } = what.connection;
     let failed = |error: &Error| {
         let words = words(error);
         CommandFailure(format!("cannot read from the API server at {address}: {words}"))
     };
     let mut found = Vec::new();
-    let config = config(what, &client, &mut found).await?;
+    let config = config(what, client, &mut found).await?;
     let own = ControllerObjects {
-        client: &client,
+        client,
         namespace: &what.config.controller.namespace,
     };
     let home = match what.namespaces {
@@ -70,7 +68,7 @@ pub(crate) async fn analyze(what: &AnalyzedCluster<'_>) -> Result<ClusterAnalysi
         AnalyzedNamespaces::All | AnalyzedNamespaces::Own => client.default_namespace().to_owned(),
     };
     let settings = config.settings(what.config.target);
-    let lists = Lists::new(&client, &settings.controller_name)
+    let lists = Lists::new(client, &settings.controller_name)
         .await
         .map_err(|error| failed(&error))?;
     let mut cluster = ListedCluster {

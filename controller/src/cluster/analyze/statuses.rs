@@ -141,7 +141,7 @@ pub(super) fn merged(built: Vec<AnalysisFinding>, statuses: Vec<AnalysisFinding>
     let key = |finding: &AnalysisFinding| (finding.place.clone(), finding.code);
     let known: BTreeSet<_> = built.iter().map(key).collect();
     let further = statuses.into_iter().filter(|finding| !known.contains(&key(finding)));
-    further.collect::<Vec<_>>().into_iter().chain(built).collect()
+    further.chain(built).collect()
 }
 
 /// Whether a finding of a build depends on objects of this kind being known. The status of its object then says what

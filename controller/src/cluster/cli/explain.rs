@@ -73,8 +73,11 @@ pub(crate) struct ExplainArgs {
     pub(crate) cluster: ClusterArgs,
 }
 
+/// The ConfigMap with the controller's configuration.
+pub(crate) const CONFIG_MAP: &str = "limpet-controller";
+
 pub(super) fn controller(text: &str) -> Result<ObjectName, &'static str> {
-    let (namespace, name) = text.split_once('/').unwrap_or((text, "limpet-controller"));
+    let (namespace, name) = text.split_once('/').unwrap_or((text, CONFIG_MAP));
     if namespace.is_empty() || name.is_empty() || name.contains('/') {
         return Err("expected a namespace, or namespace/name");
     }

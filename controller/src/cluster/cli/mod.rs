@@ -14,7 +14,7 @@ mod status;
 pub(crate) use analyze::AnalyzeArgs;
 pub(crate) use controller::{BootstrapArgs, ControllerArgs, ControllerCommand, LogFormat, TargetKind};
 pub(crate) use drain::DrainArgs;
-pub(crate) use explain::{ExplainArgs, RouteArgument};
+pub(crate) use explain::{CONFIG_MAP, ExplainArgs, RouteArgument};
 pub(crate) use keys::{KeysCommand, ListKeysArgs, RevokeKeysArgs, RotateKeysArgs, SecretArgs};
 pub(crate) use migrate::{MigrateCommand, MigratePoliciesArgs};
 pub(crate) use reach::{ClusterArgs, ReachArgs};

@@ -14,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::cli::own_name;
 use crate::cluster::cli::{ClusterArgs, DrainArgs};
 use crate::cluster::kube::{ApiConnection, connect, words};
+use crate::cluster::runtime::runtime;
 use crate::cluster::survey::{Controllers, INTERVAL, PodRow, RowSelection, SessionSurvey, SurveyError};
 use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output, printable};
@@ -26,10 +27,7 @@ const UNSEEN: &str =
     ": it gets no new sessions once a controller has read it, and `limpet sessions` shows the state draining then";
 
 pub(crate) fn run(args: &DrainArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| CommandFailure(format!("cannot start: {error}")))?;
+    let runtime = runtime()?;
     let name = &args.pod;
     let name = match name.split_once('/') {
         None => name,
@@ -44,8 +42,7 @@ pub(crate) fn run(args: &DrainArgs, form: Output) -> Result<CommandVerdict, Comm
 }
 
 async fn drain(args: &DrainArgs, name: &str, form: Output) -> Result<CommandVerdict, CommandFailure> {
-    let connected = connect(&args.reach.cluster).await;
-    let ApiConnection { client, .. } = connected.map_err(|error| CommandFailure(error.to_string()))?;
+    let ApiConnection { client, .. } = connect(&args.reach.cluster).await?;
     let namespace = args.namespace.as_deref().unwrap_or(client.default_namespace());
     let pod = DrainedPod::find(&client, namespace, name).await?;
     let mut report = DrainReport {

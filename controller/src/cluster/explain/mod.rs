@@ -27,6 +27,7 @@ use serde_json::{Map, Value, json};
 use crate::cluster::cli::{ExplainArgs, RouteArgument};
 use crate::cluster::config::Config;
 use crate::cluster::render::add_classes;
+use crate::cluster::runtime::runtime;
 use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output};
 use crate::time_format;
@@ -52,10 +53,7 @@ pub(crate) use sources::assume_named;
 pub(crate) fn run(args: &ExplainArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let route = RouteArgument::read(&args.route).map_err(CommandFailure)?;
     let judges_tokens = args.token.is_some() || args.cookie.is_some() || args.curl.is_some();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| CommandFailure(format!("cannot start: {error}")))?;
+    let runtime = runtime()?;
     let mut sources = if args.files.is_empty() {
         runtime.block_on(online::read(args, &route, judges_tokens))?
     } else {

@@ -27,8 +27,7 @@ pub(super) async fn read(
     route: &RouteArgument,
     judges_tokens: bool,
 ) -> Result<ExplainSources, CommandFailure> {
-    let connected = connect(&args.cluster).await;
-    let ApiConnection { client, address } = connected.map_err(|error| CommandFailure(error.to_string()))?;
+    let ApiConnection { client, address } = connect(&args.cluster).await?;
     let failed = |error: &Error| {
         CommandFailure(format!(
             "cannot read from the API server at {address}: {}",

@@ -12,20 +12,20 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Error};
 use serde_json::{Value, json};
 
-use crate::cluster::cli::{KeysCommand, ListKeysArgs, RevokeKeysArgs, RotateKeysArgs, SecretArgs, TargetKind};
+use crate::cluster::cli::{
+    CONFIG_MAP, KeysCommand, ListKeysArgs, RevokeKeysArgs, RotateKeysArgs, SecretArgs, TargetKind,
+};
 use crate::cluster::config::Config;
 use crate::cluster::explain::ConfigSource;
 use crate::cluster::kube::{FIELD_MANAGER, connect, words};
 use crate::cluster::reconcile::keyring::{self, KeyringConfig, KeyringReading};
+use crate::cluster::runtime::runtime;
 use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output};
 use crate::time_format;
 use crate::tools::keys::{self, ids, keyring_file, lifetime};
 use limpet_api::ObjectName;
 use request::KeyringRequest;
-
-/// The ConfigMap with the controller's configuration.
-const CONFIG_MAP: &str = "limpet-controller";
 
 pub(crate) fn run(command: &KeysCommand, form: Output) -> Result<CommandVerdict, CommandFailure> {
     match command {
@@ -42,10 +42,7 @@ pub(crate) fn run(command: &KeysCommand, form: Output) -> Result<CommandVerdict,
 }
 
 fn in_cluster(work: impl Future<Output = Result<(), CommandFailure>>) -> Result<CommandVerdict, CommandFailure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| CommandFailure(format!("cannot start: {error}")))?;
+    let runtime = runtime()?;
     runtime.block_on(work).map(|()| CommandVerdict::Good)
 }
 
@@ -60,8 +57,7 @@ impl ClusterKeyring {
     /// # Errors
     /// If nothing says where it is, or it is in no Secret.
     async fn find(args: &SecretArgs) -> Result<Self, CommandFailure> {
-        let connected = connect(&args.reach.cluster).await;
-        let client = connected.map_err(|error| CommandFailure(error.to_string()))?.client;
+        let client = connect(&args.reach.cluster).await?.client;
         if let Some(name) = &args.secret {
             return Ok(Self::new(&client, name.clone(), KeyringConfig::default()));
         }

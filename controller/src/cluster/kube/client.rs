@@ -15,6 +15,7 @@ use tower::retry::RetryLayer;
 
 use super::reach::ApiReachability;
 use crate::cluster::cli::ClusterArgs;
+use crate::exit::CommandFailure;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
@@ -41,6 +42,12 @@ pub(crate) const FIELD_MANAGER: &str = "limpet";
 const KEEP_ALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 3);
 /// As long as the API server lets a request last, except for watches.
 const ANSWER: Duration = Duration::from_secs(60);
+
+impl From<ConnectError> for CommandFailure {
+    fn from(error: ConnectError) -> Self {
+        Self(error.to_string())
+    }
+}
 
 pub(crate) struct ApiConnection {
     pub(crate) client: Client,

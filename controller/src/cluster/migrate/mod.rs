@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::cli::MigratePoliciesArgs;
 use crate::cluster::kube::{ApiConnection, FIELD_MANAGER, connect, words};
+use crate::cluster::runtime::runtime;
 use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output, printable};
 use change::{MigrationNeed, MigrationTarget, need, patch};
@@ -64,10 +65,7 @@ impl MigrationState {
 }
 
 pub(crate) fn run(args: &MigratePoliciesArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| CommandFailure(format!("cannot start: {error}")))?;
+    let runtime = runtime()?;
     let report = runtime.block_on(migrate(args))?;
     match form {
         Output::Text { .. } => output::print(&text(&report)?)?,
@@ -78,8 +76,7 @@ pub(crate) fn run(args: &MigratePoliciesArgs, form: Output) -> Result<CommandVer
 }
 
 async fn migrate(args: &MigratePoliciesArgs) -> Result<MigrationReport, CommandFailure> {
-    let connected = connect(&args.cluster).await;
-    let ApiConnection { client, address } = connected.map_err(|error| CommandFailure(error.to_string()))?;
+    let ApiConnection { client, address } = connect(&args.cluster).await?;
     let own = args.namespace.as_deref().unwrap_or(client.default_namespace());
     let all = api(&client, (!args.all_namespaces).then_some(own));
     let (serves_kind, policies) = match all.list(&ListParams::default()).await {

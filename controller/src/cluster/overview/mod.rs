@@ -5,9 +5,10 @@
 mod view;
 
 use crate::cluster::analyze::{self, AnalyzedCluster, AnalyzedNamespaces, ClusterAnalysis, Findings};
-use crate::cluster::cli::StatusArgs;
+use crate::cluster::cli::{CONFIG_MAP, StatusArgs};
 use crate::cluster::explain::ConfigSource;
 use crate::cluster::kube::connect;
+use crate::cluster::runtime::runtime;
 use crate::cluster::survey::Controllers;
 use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output};
@@ -15,14 +16,8 @@ use crate::time_format;
 use limpet_api::ObjectName;
 use view::{GatewayRow, KeysView, Overview};
 
-/// The ConfigMap with the controller's configuration.
-const CONFIG_MAP: &str = "limpet-controller";
-
 pub(crate) fn run(args: &StatusArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| CommandFailure(format!("cannot start: {error}")))?;
+    let runtime = runtime()?;
     let overview = runtime.block_on(read(args))?;
     let now = time_format::now();
     match form {
@@ -33,11 +28,10 @@ pub(crate) fn run(args: &StatusArgs, form: Output) -> Result<CommandVerdict, Com
 }
 
 async fn read(args: &StatusArgs) -> Result<Overview, CommandFailure> {
-    let connected = connect(&args.reach.cluster).await;
-    let client = connected.map_err(|error| CommandFailure(error.to_string()))?.client;
+    let connection = connect(&args.reach.cluster).await?;
     let controller = ObjectName::new(&args.reach.controller, CONFIG_MAP);
     let what = AnalyzedCluster {
-        cluster: &args.reach.cluster,
+        connection: &connection,
         namespaces: match &args.namespace {
             Some(namespace) => AnalyzedNamespaces::Named(namespace),
             None => AnalyzedNamespaces::All,
@@ -48,7 +42,7 @@ async fn read(args: &StatusArgs) -> Result<Overview, CommandFailure> {
             target: args.target,
         },
     };
-    let controllers = Controllers::new(&client, &args.reach.controller);
+    let controllers = Controllers::new(&connection.client, &args.reach.controller);
     let (controllers, analysis) = tokio::join!(controllers.metrics(), analyze::of_cluster(&what));
     let ClusterAnalysis {
         mut findings,

@@ -21,6 +21,7 @@ pub(crate) use page::{PodRow, PodRowState, RowSelection};
 
 use crate::cluster::cli::SessionsArgs;
 use crate::cluster::kube::{ApiConnection, connect};
+use crate::cluster::runtime::runtime;
 use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output};
 use crate::time_format;
@@ -30,17 +31,13 @@ use table::{ChangedRows, SessionTable};
 pub(crate) const INTERVAL: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &SessionsArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| CommandFailure(format!("cannot start: {error}")))?;
+    let runtime = runtime()?;
     runtime.block_on(show(args, form))?;
     Ok(CommandVerdict::Good)
 }
 
 async fn show(args: &SessionsArgs, form: Output) -> Result<(), CommandFailure> {
-    let connected = connect(&args.reach.cluster).await;
-    let ApiConnection { client, .. } = connected.map_err(|error| CommandFailure(error.to_string()))?;
+    let ApiConnection { client, .. } = connect(&args.reach.cluster).await?;
     let own = args.namespace.as_deref().unwrap_or(client.default_namespace());
     let namespace = (!args.all_namespaces).then(|| own.to_owned());
     let selection = RowSelection::read(namespace, args.name().as_deref()).map_err(CommandFailure)?;
